@@ -1,0 +1,69 @@
+/**
+ * The seam for time, timers and randomness: the only file of the library that reads a clock, sets a timer or draws a
+ * random number (held by lint). Everything else takes a `Runtime`, so that it runs unchanged on virtual time.
+ *
+ * It must not know anything of Kafka, roles or leases.
+ */
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import { performance } from 'node:perf_hooks'
+
+/** A timer that has been set and may be cancelled; cancelling it again does nothing. */
+export interface Timer {
+  cancel(): void
+}
+
+/** What a process can know of time and chance. */
+export interface Runtime {
+  /** Milliseconds on a clock that only runs forward; its zero means nothing. */
+  monotonicNow(): number
+  /** Milliseconds since 1970 on the wall clock, which may jump. */
+  wallNow(): number
+  /** Calls `callback` once after `delayMs` (at least 0). The timer alone does not keep the process alive. */
+  setTimer(delayMs: number, callback: () => void): Timer
+  /** `length` random bytes, fit for identities. */
+  randomBytes(length: number): Uint8Array
+  /** A number in 0..1 (1 excluded), fit for jitter. */
+  random(): number
+  /** A name of this process that differs from every other process's: host, process id and 8 random hex digits. */
+  processName(): string
+}
+
+const longestTimerMs = 2 ** 31 - 1
+
+/** The clock, timers and randomness of this machine. */
+export const systemRuntime: Runtime = {
+  monotonicNow: () => performance.now(),
+  wallNow: () => Date.now(),
+  setTimer(delayMs, callback) {
+    const handle = setTimeout(callback, Math.min(Math.max(delayMs, 0), longestTimerMs))
+    handle.unref()
+    return { cancel: () => clearTimeout(handle) }
+  },
+  randomBytes: (length) => new Uint8Array(randomBytes(length)),
+  random: () => Math.random(),
+  processName: () => `${hostname()}-${process.pid}-${randomBytes(4).toString('hex')}`,
+}
+
+/**
+ * Resolves after `delayMs`, or rejects with `signal.reason` as soon as `signal` aborts.
+ *
+ * Resolves in the timer's own turn, so the caller should read the clock again rather than assume it slept exactly as long.
+ */
+export function sleep(runtime: Runtime, delayMs: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) {
+      reject(signal.reason)
+      return
+    }
+    const onAbort = (): void => {
+      timer.cancel()
+      reject(signal?.reason)
+    }
+    const timer = runtime.setTimer(delayMs, () => {
+      signal?.removeEventListener('abort', onAbort)
+      resolve()
+    })
+    signal?.addEventListener('abort', onAbort, { once: true })
+  })
+}
