@@ -1,5 +1,5 @@
 /**
- * The version that every key and value opens with, and the one reading of "no value".
+ * The version that every key and value opens with.
  *
  * Version 0 is frozen: a change of layout is a new version, and a decoder refuses those it does not know rather than guess.
  */
@@ -12,9 +12,4 @@ export const formatVersion: number = 0
 export function readVersion(reader: ByteReader): void {
   const version = readInt16(reader, 'version')
   if (version !== formatVersion) throw formatError(reader, 'version', reader.offset - 2, `unknown version ${version}`)
-}
-
-/** Whether a record's value deletes its key: null, or zero bytes long. */
-export function isTombstone(value: Uint8Array | null | undefined): value is null | undefined {
-  return value === null || value === undefined || value.byteLength === 0
 }
