@@ -9,7 +9,8 @@ import java.util.stream.Stream;
 /**
  * A Kafka node that formats its own data folder and does not outlive the process that started it.
  *
- * Arguments: the properties file; the folder to delete when the parent is gone; then, where the node is to be formatted
+ * Arguments: the properties file; the node's folder, deleted when the parent is gone
+ * (and the cluster's folder around it, with the last node); then, where the node is to be formatted
  * first, what StorageTool takes. One JVM does both, because starting a second one costs as much as the broker itself.
  * Standard input is the life line: nothing is ever written to it, so its end means that the parent has ended, however
  * that came about.
@@ -36,6 +37,11 @@ public final class BrokerUnderWatch {
     }
     // The broker may be writing while its files go, so one pass can miss some.
     for (int pass = 0; pass < 3 && Files.exists(folder); pass++) delete(folder);
+    try {
+      Files.deleteIfExists(folder.getParent());
+    } catch (IOException otherNodesRemain) {
+      // The last node of the cluster takes it.
+    }
     Runtime.getRuntime().halt(0);
   }
 
