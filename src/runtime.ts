@@ -19,7 +19,7 @@ export interface Runtime {
   monotonicNow(): number
   /** Milliseconds since 1970 on the wall clock, which may jump. */
   wallNow(): number
-  /** Calls `callback` once after `delayMs` (at least 0). The timer alone does not keep the process alive. */
+  /** Calls `callback` once after `delayMs` (at least 0). A timer that is set keeps the process alive. */
   setTimer(delayMs: number, callback: () => void): Timer
   /** `length` random bytes, fit for identities. */
   randomBytes(length: number): Uint8Array
@@ -37,7 +37,6 @@ export const systemRuntime: Runtime = {
   wallNow: () => Date.now(),
   setTimer(delayMs, callback) {
     const handle = setTimeout(callback, Math.min(Math.max(delayMs, 0), longestTimerMs))
-    handle.unref()
     return { cancel: () => clearTimeout(handle) }
   },
   randomBytes: (length) => new Uint8Array(randomBytes(length)),

@@ -350,7 +350,7 @@ export interface ClusterConnection {
   request<A extends ApiName>(
     node: Node | 'seed',
     channel: Channel,
-    request: ApiRequest<A>,
+    request: ApiRequest<A> & { readonly api: A },
     options: RequestOptions,
   ): Promise<ApiResponse<A>>
   /** Closes the channel; requests under way reject with `closed` in this tick. The next request dials afresh. */

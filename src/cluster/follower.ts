@@ -1,0 +1,469 @@
+/**
+ * Follows partitions of the coordination topic: one long-poll Fetch per broker over all followed partitions it leads, markers resolved,
+ * and reads to a proven end.
+ *
+ * Ends come from ListOffsets, never from a Fetch's high watermark, which may go back after a leader move (I12). It hands records on and
+ * must not know what they mean.
+ */
+import type { CoordinationError } from '../errors.js'
+import { coordinationError } from '../errors.js'
+import type { Runtime } from '../runtime.js'
+import { sleep } from '../runtime.js'
+import type { ApiResponse, ClusterConnection, Node } from './connection.js'
+import { RequestFailure } from './connection.js'
+import { throwIfHopeless } from './coordinator.js'
+import { dispositionOf, kafkaErrorName, refusalError } from './error-table.js'
+import type { OpenTransactions, SettledRecord } from './markers.js'
+import { oldestOpenOffset, settleBatch } from './markers.js'
+import type { Metadata, PartitionLeader } from './metadata.js'
+import type { Bound } from './schedule.js'
+import { backoffMs, isPast, pause } from './schedule.js'
+
+/** What a followed partition tells its reader, synchronously and in log order. */
+export interface PartitionReader {
+  /** A read from the earliest offset begins: what was known is in doubt until `caughtUp`. */
+  started(): void
+  /** Records in the order in which they settled; nothing below `settledBelow` can still settle. */
+  records(records: readonly SettledRecord[], settledBelow: bigint): void
+  /** The read that `started` began has reached an end that was asked for after it began. */
+  caughtUp(): void
+  /** The log no longer holds what was read from it: it was cut back or made again. `started` follows. */
+  wentBack(found: bigint, expected: bigint): void
+  /** Bytes of a batch could not be read. */
+  undecodable(offset: bigint, reason: string): void
+}
+
+/** A proof that the partition was read to an end. */
+export interface EndReached {
+  readonly end: bigint
+  /** Monotonic instant at which the ListOffsets that named the end was sent. */
+  readonly askedAt: number
+}
+
+interface EndWaiter {
+  readonly end: bigint
+  readonly reached: () => void
+  readonly failed: (error: unknown) => void
+}
+
+interface Followed {
+  readonly partition: number
+  readonly reader: PartitionReader
+  /** The broker whose poll the partition is in; undefined while it is looked for. */
+  leader: PartitionLeader | undefined
+  /** Undefined while a read from earliest has not begun. */
+  position: bigint | undefined
+  /** Where the log was read to before the current read from earliest began. */
+  readBefore: bigint | undefined
+  readStartedAt: number
+  lastFetchedEpoch: number
+  open: OpenTransactions
+  /** The end at which the current read from earliest counts as caught up; undefined once it has. */
+  catchUpEnd: bigint | undefined
+  lastAnswerAt: number
+  lastErrorAt: number | undefined
+  attempts: number
+  assigning: boolean
+  waiters: EndWaiter[]
+}
+
+interface Target {
+  readonly followed: Followed
+  readonly position: bigint
+  readonly leaderEpoch: number
+}
+
+interface Poll {
+  readonly node: Node
+  /** Partition -> offset asked for in the Fetch under way; undefined between two. */
+  asked: ReadonlyMap<number, bigint> | undefined
+}
+
+export interface FollowerOptions {
+  readonly connection: ClusterConnection
+  readonly metadata: Metadata
+  readonly runtime: Runtime
+  readonly topic: string
+  readonly requestTimeoutMs: number
+  /** A partition whose last answer is older than this may have missed tombstones and is read again. */
+  readonly longestSilenceMs: number
+}
+
+const longPollMs = 5_000
+const fetchBytes = 4 * 1024 * 1024
+const partitionFetchBytes = 1024 * 1024
+
+/** The partitions of one topic that a client follows. */
+export class Follower {
+  readonly #options: FollowerOptions
+  readonly #followed = new Map<number, Followed>()
+  readonly #polls = new Map<number, Poll>()
+  readonly #closed = new AbortController()
+  #rotation = 0
+
+  constructor(options: FollowerOptions) {
+    this.#options = options
+  }
+
+  /** Follows a partition until the follower closes. */
+  follow(partition: number, reader: PartitionReader): void {
+    if (this.#followed.has(partition)) throw new Error(`partition ${partition} is followed already`)
+    const followed: Followed = {
+      partition,
+      reader,
+      leader: undefined,
+      position: undefined,
+      readBefore: undefined,
+      readStartedAt: this.#options.runtime.monotonicNow(),
+      lastFetchedEpoch: -1,
+      open: new Map(),
+      catchUpEnd: undefined,
+      lastAnswerAt: this.#options.runtime.monotonicNow(),
+      lastErrorAt: undefined,
+      attempts: 0,
+      assigning: false,
+      waiters: [],
+    }
+    this.#followed.set(partition, followed)
+    reader.started()
+    this.#assign(followed)
+  }
+
+  /** Monotonic instant of the partition's last error, if it ever gave one. */
+  lastErrorAt(partition: number): number | undefined {
+    return this.#followed.get(partition)?.lastErrorAt
+  }
+
+  /** The next offset to be read, or undefined while a read from earliest begins. */
+  position(partition: number): bigint | undefined {
+    return this.#followed.get(partition)?.position
+  }
+
+  /**
+   * Asks for the partition's end now and resolves when it has been read, with the read from earliest complete. Rejects with the
+   * signal's reason, or with `TRANSPORT` at the deadline: an unreachable end is an error (I12).
+   */
+  async readToEnd(partition: number, bound: Bound): Promise<EndReached> {
+    const followed = this.#followed.get(partition)
+    if (followed === undefined) throw new Error(`partition ${partition} is not followed`)
+    const { runtime, topic } = this.#options
+    const signal =
+      bound.signal === undefined ? this.#closed.signal : AbortSignal.any([bound.signal, this.#closed.signal])
+    for (let attempt = 0; ; attempt++) {
+      signal.throwIfAborted()
+      const askedAt = runtime.monotonicNow()
+      const end = await this.#offsetOf(followed, 'latest', bound)
+      if (typeof end === 'bigint') {
+        await this.#reached(followed, end, { deadline: bound.deadline, signal })
+        return { end, askedAt }
+      }
+      if (isPast(runtime, bound)) {
+        throw coordinationError(
+          'TRANSPORT',
+          `The end of ${topic}-${partition} could not be asked for: ${end.message}`,
+          {
+            retriable: true,
+          },
+        )
+      }
+      await pause(runtime, backoffMs(runtime, attempt), { deadline: bound.deadline, signal })
+    }
+  }
+
+  /** Stops following; waits for an end reject with `CLOSED`. */
+  close(): void {
+    this.#closed.abort(coordinationError('CLOSED', 'The client is closed', {}))
+    this.#followed.clear()
+  }
+
+  /** Finds the partition's leader and position, then hands it to that broker's poll; goes on until it has. */
+  #assign(followed: Followed): void {
+    followed.leader = undefined
+    if (followed.assigning) return
+    followed.assigning = true
+    void this.#place(followed).finally(() => {
+      followed.assigning = false
+    })
+  }
+
+  async #place(followed: Followed): Promise<void> {
+    const { runtime, requestTimeoutMs } = this.#options
+    while (!this.#closed.signal.aborted) {
+      try {
+        if (followed.attempts > 0) await sleep(runtime, backoffMs(runtime, followed.attempts), this.#closed.signal)
+        followed.attempts += 1
+        const placed = await this.#tryToPlace(followed, { deadline: runtime.monotonicNow() + requestTimeoutMs })
+        if (placed) return
+      } catch (error) {
+        for (const waiter of followed.waiters) waiter.failed(error)
+      }
+    }
+  }
+
+  async #tryToPlace(followed: Followed, bound: Bound): Promise<boolean> {
+    const leader = await this.#leaderOf(followed, bound)
+    if (leader === undefined) return false
+    if (followed.position === undefined) {
+      followed.readStartedAt = this.#options.runtime.monotonicNow()
+      const earliest = await this.#offsetOf(followed, 'earliest', bound)
+      if (typeof earliest !== 'bigint') return false
+      const latest = await this.#offsetOf(followed, 'latest', bound)
+      if (typeof latest !== 'bigint') return false
+      if (followed.readBefore !== undefined && latest < followed.readBefore) {
+        followed.reader.wentBack(latest, followed.readBefore)
+      }
+      followed.readBefore = undefined
+      followed.position = earliest
+      followed.lastFetchedEpoch = -1
+      followed.open = new Map()
+      followed.catchUpEnd = latest
+      this.#noteProgress(followed)
+    }
+    if (this.#closed.signal.aborted) return true
+    followed.leader = leader
+    this.#join(leader.node, followed)
+    return true
+  }
+
+  async #leaderOf(followed: Followed, bound: Bound): Promise<PartitionLeader | undefined> {
+    const { metadata, topic } = this.#options
+    try {
+      return await metadata.leaderOf(topic, followed.partition, { deadline: bound.deadline })
+    } catch (error) {
+      this.#noteFailure(followed, error)
+      return undefined
+    }
+  }
+
+  /** Asks the leader for an offset once. A failure is noted, its leader forgotten, and returned. */
+  async #offsetOf(followed: Followed, at: 'earliest' | 'latest', bound: Bound): Promise<bigint | { message: string }> {
+    const { connection, metadata, runtime, topic, requestTimeoutMs } = this.#options
+    const { partition } = followed
+    const deadline = Math.min(bound.deadline, runtime.monotonicNow() + requestTimeoutMs)
+    const leader = await this.#leaderOf(followed, { deadline })
+    if (leader === undefined) return { message: 'the partition has no leader' }
+    try {
+      const answer = await connection.request(
+        leader.node,
+        'work',
+        { api: 'ListOffsets', topic, partitions: [{ partition, currentLeaderEpoch: leader.leaderEpoch, at }] },
+        { deadline },
+      )
+      const found = answer.partitions.find((candidate) => candidate.partition === partition)
+      const disposition = found === undefined ? 'retry-later' : dispositionOf('ListOffsets', found.errorCode)
+      if (found !== undefined && disposition === 'ok' && found.offset >= 0n) return found.offset
+      if (found !== undefined && disposition === 'fatal') throw this.#refusal('ListOffsets', found.errorCode)
+      followed.lastErrorAt = runtime.monotonicNow()
+      if (disposition === 'find-again') metadata.forget(topic, partition)
+      return { message: `ListOffsets answered ${kafkaErrorName(found?.errorCode ?? -1)}` }
+    } catch (error) {
+      if (!(error instanceof RequestFailure)) throw error
+      this.#noteFailure(followed, error)
+      return { message: error.message }
+    }
+  }
+
+  #refusal(api: 'ListOffsets' | 'Fetch', errorCode: number): CoordinationError {
+    return refusalError(api, errorCode, { operation: 'Read', resource: `topic '${this.#options.topic}'` })
+  }
+
+  #noteFailure(followed: Followed, error: unknown): void {
+    if (!(error instanceof RequestFailure)) throw error
+    const { metadata, runtime, topic } = this.#options
+    followed.lastErrorAt = runtime.monotonicNow()
+    metadata.forget(topic, followed.partition)
+    throwIfHopeless(error, { operation: 'Read', resource: `topic '${topic}'` })
+  }
+
+  #reached(followed: Followed, end: bigint, bound: Bound): Promise<void> {
+    const { runtime, topic } = this.#options
+    if (hasReached(followed, end)) return Promise.resolve()
+    return new Promise((resolve, reject) => {
+      const settle = (finish: () => void): void => {
+        timer.cancel()
+        bound.signal?.removeEventListener('abort', onAbort)
+        followed.waiters = followed.waiters.filter((other) => other !== waiter)
+        finish()
+      }
+      const onAbort = (): void => settle(() => reject(bound.signal?.reason))
+      const waiter: EndWaiter = {
+        end,
+        reached: () => settle(resolve),
+        failed: (error) => settle(() => reject(error)),
+      }
+      const timer = runtime.setTimer(bound.deadline - runtime.monotonicNow(), () =>
+        settle(() =>
+          reject(
+            coordinationError(
+              'TRANSPORT',
+              `${topic}-${followed.partition} was not read to its end at ${end} in time (position ${followed.position ?? 'unknown'})`,
+              { retriable: true },
+            ),
+          ),
+        ),
+      )
+      bound.signal?.addEventListener('abort', onAbort, { once: true })
+      followed.waiters.push(waiter)
+    })
+  }
+
+  /** Adds the partition to its leader's poll. A long poll under way without it is cut short, or its first records would wait for that. */
+  #join(node: Node, followed: Followed): void {
+    const poll = this.#polls.get(node.id)
+    if (poll === undefined) {
+      const started: Poll = { node, asked: undefined }
+      this.#polls.set(node.id, started)
+      void this.#run(started)
+    } else if (poll.asked !== undefined && poll.asked.get(followed.partition) !== followed.position) {
+      this.#options.connection.reset(node, 'poll')
+    }
+  }
+
+  async #run(poll: Poll): Promise<void> {
+    while (!this.#closed.signal.aborted) {
+      const targets = this.#targetsOf(poll.node)
+      if (targets.length === 0) break
+      const asked = new Map<number, bigint>()
+      for (const { followed, position } of targets) asked.set(followed.partition, position)
+      poll.asked = asked
+      try {
+        const response = await this.#fetch(poll.node, targets)
+        poll.asked = undefined
+        if (!this.#closed.signal.aborted) this.#take(response, asked)
+      } catch (error) {
+        poll.asked = undefined
+        if (this.#closed.signal.aborted) break
+        const wasCut = error instanceof RequestFailure && error.kind === 'closed' && this.#missing(poll.node, asked)
+        if (wasCut) continue
+        for (const { followed } of targets) this.#lose(followed, error)
+      }
+    }
+    this.#polls.delete(poll.node.id)
+  }
+
+  #fetch(node: Node, targets: readonly Target[]): Promise<ApiResponse<'Fetch'>> {
+    const { connection, runtime, topic, requestTimeoutMs } = this.#options
+    return connection.request(
+      node,
+      'poll',
+      {
+        api: 'Fetch',
+        maxWaitMs: longPollMs,
+        minBytes: 1,
+        maxBytes: fetchBytes,
+        partitionMaxBytes: partitionFetchBytes,
+        topic,
+        partitions: targets.map(({ followed, position, leaderEpoch }) => ({
+          partition: followed.partition,
+          currentLeaderEpoch: leaderEpoch,
+          offset: position,
+          lastFetchedEpoch: followed.lastFetchedEpoch,
+        })),
+      },
+      { deadline: runtime.monotonicNow() + longPollMs + requestTimeoutMs },
+    )
+  }
+
+  /** Takes the partition out of its poll and looks for its leader again. */
+  #lose(followed: Followed, error: unknown): void {
+    try {
+      this.#noteFailure(followed, error)
+    } catch (hopeless) {
+      for (const waiter of followed.waiters) waiter.failed(hopeless)
+    }
+    this.#assign(followed)
+  }
+
+  /** Whether the broker leads a followed partition that the Fetch under way did not ask for, so that the cut was our own. */
+  #missing(node: Node, asked: ReadonlyMap<number, bigint>): boolean {
+    return this.#targetsOf(node).some(({ followed, position }) => asked.get(followed.partition) !== position)
+  }
+
+  #targetsOf(node: Node): readonly Target[] {
+    const targets = [...this.#followed.values()].flatMap((followed) => {
+      const { leader, position } = followed
+      if (leader?.node.id !== node.id || position === undefined) return []
+      return [{ followed, position, leaderEpoch: leader.leaderEpoch }]
+    })
+    this.#rotation = targets.length === 0 ? 0 : (this.#rotation + 1) % targets.length
+    return [...targets.slice(this.#rotation), ...targets.slice(0, this.#rotation)]
+  }
+
+  #take(response: ApiResponse<'Fetch'>, asked: ReadonlyMap<number, bigint>): void {
+    const { metadata, runtime, topic, longestSilenceMs } = this.#options
+    const now = runtime.monotonicNow()
+    for (const answer of response.partitions) {
+      const followed = this.#followed.get(answer.partition)
+      if (followed === undefined || followed.position !== asked.get(answer.partition)) continue
+      const errorCode = response.errorCode === 0 ? answer.errorCode : response.errorCode
+      const disposition = dispositionOf('Fetch', errorCode)
+      if (disposition === 're-read' || answer.divergingEpoch !== undefined) {
+        this.#readAgain(followed)
+      } else if (disposition !== 'ok') {
+        followed.lastErrorAt = now
+        metadata.forget(topic, answer.partition)
+        if (disposition === 'fatal') {
+          const refusal = this.#refusal('Fetch', errorCode)
+          for (const waiter of followed.waiters) waiter.failed(refusal)
+        }
+        this.#assign(followed)
+      } else if (now - followed.lastAnswerAt > longestSilenceMs && followed.catchUpEnd === undefined) {
+        this.#readAgain(followed)
+      } else {
+        followed.lastAnswerAt = now
+        followed.attempts = 0
+        this.#apply(followed, answer.batches, now)
+      }
+    }
+  }
+
+  #apply(followed: Followed, batches: ApiResponse<'Fetch'>['partitions'][number]['batches'], now: number): void {
+    if (batches.length === 0 || followed.position === undefined) return
+    const settled: SettledRecord[] = []
+    let position = followed.position
+    for (const batch of batches) {
+      if (batch.lastOffset < position) continue
+      if (batch.undecodable !== undefined) followed.reader.undecodable(batch.baseOffset, batch.undecodable)
+      settled.push(...settleBatch(followed.open, batch, now))
+      position = batch.lastOffset + 1n
+      followed.lastFetchedEpoch = batch.partitionLeaderEpoch
+    }
+    followed.position = position
+    if (settled.length > 0) followed.reader.records(settled, oldestOpenOffset(followed.open) ?? position)
+    this.#noteProgress(followed)
+  }
+
+  #noteProgress(followed: Followed): void {
+    const { runtime, longestSilenceMs } = this.#options
+    if (
+      followed.catchUpEnd !== undefined &&
+      followed.position !== undefined &&
+      followed.position >= followed.catchUpEnd
+    ) {
+      followed.catchUpEnd = undefined
+      const now = runtime.monotonicNow()
+      followed.lastAnswerAt = now
+      // A read that took this long may itself have missed a tombstone that was cleaned away behind it.
+      if (now - followed.readStartedAt > longestSilenceMs) {
+        this.#readAgain(followed)
+        return
+      }
+      followed.reader.caughtUp()
+    }
+    for (const waiter of followed.waiters) {
+      if (hasReached(followed, waiter.end)) waiter.reached()
+    }
+  }
+
+  #readAgain(followed: Followed): void {
+    followed.readBefore = followed.position
+    followed.position = undefined
+    followed.catchUpEnd = undefined
+    followed.reader.started()
+    this.#assign(followed)
+  }
+}
+
+function hasReached(followed: Followed, end: bigint): boolean {
+  return followed.position !== undefined && followed.catchUpEnd === undefined && followed.position >= end
+}

@@ -1,0 +1,90 @@
+/**
+ * Who leads each partition, asked with our own Metadata requests and kept until somebody says it is wrong.
+ *
+ * It asks for the named topic only, so a leaderless topic of a stranger disturbs nothing, and it never creates a topic.
+ * It must not retry: the flow that found a leader wrong forgets it and asks again on its own schedule.
+ */
+import type { ClusterConnection, MetadataTopic, Node, RequestOptions } from './connection.js'
+import { dispositionOf } from './error-table.js'
+
+/** A partition's leader and the epoch in which it leads. */
+export interface PartitionLeader {
+  readonly node: Node
+  readonly leaderEpoch: number
+}
+
+interface KnownTopic {
+  readonly partitionCount: number
+  readonly leaders: Map<number, PartitionLeader>
+}
+
+/** What a look at a topic found: how many partitions it has, or that it does not exist, or a Kafka code. */
+export type TopicLook =
+  | { readonly kind: 'found'; readonly topic: MetadataTopic; readonly brokerCount: number }
+  | { readonly kind: 'absent' }
+  | { readonly kind: 'refused'; readonly errorCode: number }
+
+/** The leaders of the partitions that were asked for. */
+export class Metadata {
+  readonly #connection: ClusterConnection
+  readonly #topics = new Map<string, KnownTopic>()
+  readonly #underWay = new Map<string, Promise<TopicLook>>()
+
+  constructor(connection: ClusterConnection) {
+    this.#connection = connection
+  }
+
+  /** The leader of a partition: known, or asked for once. Undefined when it has none, or does not exist. */
+  async leaderOf(topic: string, partition: number, options: RequestOptions): Promise<PartitionLeader | undefined> {
+    const known = this.#topics.get(topic)?.leaders.get(partition)
+    if (known !== undefined) return known
+    await this.look(topic, options)
+    return this.#topics.get(topic)?.leaders.get(partition)
+  }
+
+  /** The leader as far as it is known now. */
+  knownLeaderOf(topic: string, partition: number): PartitionLeader | undefined {
+    return this.#topics.get(topic)?.leaders.get(partition)
+  }
+
+  /** How many partitions the topic has: known, or asked for once. Undefined when it does not exist. */
+  async partitionCountOf(topic: string, options: RequestOptions): Promise<number | undefined> {
+    const known = this.#topics.get(topic)
+    if (known !== undefined) return known.partitionCount
+    const look = await this.look(topic, options)
+    return look.kind === 'found' ? look.topic.partitions.length : undefined
+  }
+
+  /** Asks the cluster now; callers that come while an answer is under way share it. */
+  look(topic: string, options: RequestOptions): Promise<TopicLook> {
+    const underWay = this.#underWay.get(topic)
+    if (underWay !== undefined) return underWay
+    const asked = this.#ask(topic, options).finally(() => this.#underWay.delete(topic))
+    this.#underWay.set(topic, asked)
+    return asked
+  }
+
+  /** Drops what is known of one partition's leader. */
+  forget(topic: string, partition: number): void {
+    this.#topics.get(topic)?.leaders.delete(partition)
+  }
+
+  async #ask(topic: string, options: RequestOptions): Promise<TopicLook> {
+    const answer = await this.#connection.request('seed', 'work', { api: 'Metadata', topics: [topic] }, options)
+    const found = answer.topics.find((candidate) => candidate.topic === topic)
+    if (found === undefined) return { kind: 'absent' }
+    const disposition = dispositionOf('Metadata', found.errorCode)
+    if (disposition === 'absent') {
+      this.#topics.delete(topic)
+      return { kind: 'absent' }
+    }
+    if (disposition !== 'ok') return { kind: 'refused', errorCode: found.errorCode }
+    const leaders = new Map<number, PartitionLeader>()
+    for (const { partition, leaderId, leaderEpoch } of found.partitions) {
+      const node = answer.brokers.find(({ id }) => id === leaderId)
+      if (node !== undefined) leaders.set(partition, { node, leaderEpoch })
+    }
+    this.#topics.set(topic, { partitionCount: found.partitions.length, leaders })
+    return { kind: 'found', topic: found, brokerCount: answer.brokers.length }
+  }
+}

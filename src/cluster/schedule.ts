@@ -1,0 +1,44 @@
+/**
+ * The two schedules on which requests are repeated, and the bound on every repetition.
+ *
+ * It must not decide whether a request may be repeated: `error-table.ts` and the flows do.
+ */
+import type { Runtime } from '../runtime.js'
+import { sleep } from '../runtime.js'
+
+/** Where a wait ends: a monotonic instant, and perhaps a signal. */
+export interface Bound {
+  readonly deadline: number
+  readonly signal?: AbortSignal
+}
+
+const concurrentTransactionsDelaysMs = [0, 1, 1, 2, 5, 10, 20] as const
+
+/**
+ * How long to wait before repetition `attempt` (from 0) of a request that was answered CONCURRENT_TRANSACTIONS. Short, because on
+ * a quiet replicated coordinator each request is what moves the transaction on; else it takes 300 to 600 ms.
+ */
+export function concurrentTransactionsDelayMs(attempt: number): number {
+  return concurrentTransactionsDelaysMs[attempt] ?? 20
+}
+
+/** A back-off that doubles from 20 ms to 1 s, with jitter of a half, for repetition `attempt` (from 0). */
+export function backoffMs(runtime: Runtime, attempt: number): number {
+  const ceiling = Math.min(20 * 2 ** Math.min(attempt, 10), 1_000)
+  return ceiling / 2 + runtime.random() * (ceiling / 2)
+}
+
+/**
+ * Waits `delayMs`, or to the bound's deadline where that is earlier; rejects with the signal's reason on abort. A delay of 0 waits
+ * for nothing.
+ */
+export async function pause(runtime: Runtime, delayMs: number, bound: Bound): Promise<void> {
+  bound.signal?.throwIfAborted()
+  if (delayMs <= 0) return
+  await sleep(runtime, Math.min(delayMs, Math.max(0, bound.deadline - runtime.monotonicNow())), bound.signal)
+}
+
+/** Whether the bound's deadline has passed. */
+export function isPast(runtime: Runtime, bound: Bound): boolean {
+  return runtime.monotonicNow() >= bound.deadline
+}
