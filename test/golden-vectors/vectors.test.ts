@@ -1,0 +1,265 @@
+/**
+ * The library against every golden vector, both ways, and the vectors against change: digest, pin, second implementation.
+ *
+ * The expected values come from the files alone; nothing here computes one with the code under test.
+ */
+import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+import { isCoordinationError } from '../../src/errors.js'
+import {
+  compareIncarnations,
+  decodeIncarnation,
+  decodeTerm,
+  encodeIncarnation,
+  encodeTerm,
+} from '../../src/format/headers.js'
+import { type CoordinationKey, decodeKey, encodeKey } from '../../src/format/key.js'
+import { decodeLease, encodeLease } from '../../src/format/lease.js'
+import { parseMemberId, parseRole } from '../../src/format/names.js'
+import { rolePartition } from '../../src/format/partition.js'
+import { decodeRegistration, encodeRegistration } from '../../src/format/registration.js'
+import { FencingToken } from '../../src/format/token.js'
+import { isTombstone } from '../../src/format/tombstone.js'
+import { murmur2 } from '../format/murmur2.js'
+
+/** The lines of digest.txt that are published. Move it forward when vectors are added; it never moves back. */
+const pinned = { vectors: 421, sha256: '70959b6647b0bbdaa9c0fca1c098cfb313980e123f48d5b482e444fdcdd7f952' }
+
+const folder = new URL('../../golden-vectors/', import.meta.url)
+
+function read(file: string): string {
+  return readFileSync(new URL(file, folder), 'utf8')
+}
+
+function vectorsOf<T>(file: string): (T & { id: string })[] {
+  return JSON.parse(read(`v0/${file}.json`))
+}
+
+const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')
+const unhex = (text: string): Uint8Array => new Uint8Array(Buffer.from(text, 'hex'))
+const sha256 = (text: string): string => createHash('sha256').update(text, 'utf8').digest('hex')
+
+describe('keys', () => {
+  it.each(vectorsOf<{ kind: 'registration' | 'lease'; role: string; member: string; bytes: string }>('keys'))(
+    '$id',
+    (vector) => {
+      const role = parseRole(vector.role)
+      const key: CoordinationKey =
+        vector.kind === 'lease'
+          ? { kind: 'lease', role }
+          : { kind: vector.kind, role, member: parseMemberId(vector.member) }
+      expect(hex(encodeKey(key))).toBe(vector.bytes)
+      expect(decodeKey(unhex(vector.bytes))).toStrictEqual(key)
+    },
+  )
+})
+
+describe('registrations', () => {
+  it.each(vectorsOf<{ member: string; registered_at: string; bytes: string }>('registrations'))('$id', (vector) => {
+    const registration = { member: parseMemberId(vector.member), registeredAt: BigInt(vector.registered_at) }
+    expect(hex(encodeRegistration(registration))).toBe(vector.bytes)
+    expect(decodeRegistration(unhex(vector.bytes))).toStrictEqual(registration)
+  })
+})
+
+describe('leases', () => {
+  it.each(
+    vectorsOf<{
+      member: string
+      producer_id: string
+      producer_epoch: number
+      granted_at: string
+      deadline: string
+      bytes: string
+    }>('leases'),
+  )('$id', (vector) => {
+    const lease = {
+      member: parseMemberId(vector.member),
+      token: FencingToken.of(BigInt(vector.producer_id), vector.producer_epoch),
+      grantedAt: BigInt(vector.granted_at),
+      deadline: BigInt(vector.deadline),
+    }
+    expect(hex(encodeLease(lease))).toBe(vector.bytes)
+    expect(decodeLease(unhex(vector.bytes))).toStrictEqual(lease)
+  })
+})
+
+describe('tombstones', () => {
+  it.each(vectorsOf<{ value: string | null; tombstone: boolean }>('tombstones'))('$id', (vector) => {
+    expect(isTombstone(vector.value === null ? null : unhex(vector.value))).toBe(vector.tombstone)
+  })
+})
+
+describe('partitions', () => {
+  it.each(vectorsOf<{ role: string; murmur2: number; partitions: number; partition: number }>('partitions'))(
+    '$id',
+    (vector) => {
+      expect(rolePartition(vector.role, vector.partitions)).toBe(vector.partition)
+      expect(murmur2(Buffer.from(vector.role, 'utf8'))).toBe(vector.murmur2)
+    },
+  )
+})
+
+type TokenVector =
+  | { id: string; check: 'text'; producer_id: string; producer_epoch: number; text: string }
+  | { id: string; check: 'order'; left: string; right: string; compare: -1 | 0 | 1 }
+  | { id: string; check: 'refused'; text: string }
+
+function tokenOrNone(text: string): FencingToken {
+  return text === '-1:-1' ? FencingToken.NO_EPOCH : FencingToken.parse(text)
+}
+
+describe('tokens', () => {
+  it.each(vectorsOf<TokenVector>('tokens'))('$id', (vector) => {
+    if (vector.check === 'text') {
+      const token = FencingToken.of(BigInt(vector.producer_id), vector.producer_epoch)
+      expect(token.toString()).toBe(vector.text)
+      expect(FencingToken.parse(vector.text)).toStrictEqual(token)
+    } else if (vector.check === 'order') {
+      const left = tokenOrNone(vector.left)
+      const right = tokenOrNone(vector.right)
+      expect(FencingToken.compare(left, right)).toBe(vector.compare)
+      expect(left.supersedes(right)).toBe(vector.compare === 1)
+      expect(left.equals(right)).toBe(vector.compare === 0)
+    } else {
+      expect(vector.check).toBe('refused')
+      expect(() => FencingToken.parse(vector.text)).toThrow(/must read like/)
+    }
+  })
+})
+
+/** What our messages say for each reason; the files hold the words that all ports share. */
+const saysReason: Record<string, RegExp> = {
+  truncated: /: truncated, \d+ bytes are needed/,
+  'trailing-bytes': /: trailing bytes, \d+ of them/,
+  'unknown-version': /: unknown version -?\d+/,
+  'unknown-kind': /: unknown kind -?\d+/,
+  'negative-length': /: negative length -\d+/,
+  'empty-name': /: empty name/,
+  'overlong-name': /: overlong name of \d+ bytes/,
+  'invalid-utf8': /: invalid UTF-8/,
+  'lease-member': /: a lease key names a member/,
+  'negative-producer-id': /: negative producer id -\d+/,
+  'negative-producer-epoch': /: negative producer epoch -\d+/,
+}
+
+const decoders = { key: decodeKey, registration: decodeRegistration, lease: decodeLease }
+
+describe('malformed', () => {
+  const vectors = vectorsOf<{
+    decoder: keyof typeof decoders
+    bytes: string
+    part: string
+    offset: number
+    reason: string
+  }>('malformed')
+
+  it.each(vectors)('$id', (vector) => {
+    let thrown: unknown
+    try {
+      decoders[vector.decoder](unhex(vector.bytes))
+    } catch (error) {
+      thrown = error
+    }
+    if (!isCoordinationError(thrown, 'FORMAT')) throw thrown ?? new Error('these bytes were accepted')
+    expect({ part: thrown.part, offset: thrown.offset }).toStrictEqual({ part: vector.part, offset: vector.offset })
+    expect(thrown.message).toMatch(saysReason[vector.reason] ?? `no message is known for ${vector.reason}`)
+  })
+
+  it('has every reason', () => {
+    expect([...new Set(vectors.map((vector) => vector.reason))].sort()).toStrictEqual(Object.keys(saysReason).sort())
+  })
+})
+
+type HeaderVector =
+  | { id: string; check: 'incarnation'; random: string; birth: string; registered_at: string; bytes: string }
+  | { id: string; check: 'incarnation-refused'; bytes: string }
+  | { id: string; check: 'incarnation-order'; left: string; right: string; compare: -1 | 0 | 1 }
+  | { id: string; check: 'term'; term: string; bytes: string }
+  | { id: string; check: 'term-refused'; bytes: string }
+
+describe('headers', () => {
+  it.each(vectorsOf<HeaderVector>('headers'))('$id', (vector) => {
+    if (vector.check === 'incarnation') {
+      const incarnation = {
+        id: unhex(vector.random),
+        birth: BigInt(vector.birth),
+        registeredAt: BigInt(vector.registered_at),
+      }
+      expect(hex(encodeIncarnation(incarnation))).toBe(vector.bytes)
+      expect(decodeIncarnation(unhex(vector.bytes))).toStrictEqual(incarnation)
+    } else if (vector.check === 'incarnation-refused') {
+      expect(decodeIncarnation(unhex(vector.bytes))).toBeUndefined()
+    } else if (vector.check === 'incarnation-order') {
+      const left = decodeIncarnation(unhex(vector.left))
+      const right = decodeIncarnation(unhex(vector.right))
+      if (left === undefined || right === undefined) throw new Error('both sides are incarnations')
+      expect(compareIncarnations(left, right)).toBe(vector.compare)
+      expect(compareIncarnations(right, left)).toBe(0 - vector.compare)
+    } else if (vector.check === 'term') {
+      expect(hex(encodeTerm(BigInt(vector.term)))).toBe(vector.bytes)
+      expect(decodeTerm(unhex(vector.bytes))).toBe(BigInt(vector.term))
+    } else {
+      expect(vector.check).toBe('term-refused')
+      expect(decodeTerm(unhex(vector.bytes))).toBeUndefined()
+    }
+  })
+})
+
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_key, field: unknown) =>
+    typeof field === 'object' && field !== null && !Array.isArray(field)
+      ? Object.fromEntries(Object.entries(field).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : field,
+  )
+}
+
+describe('append-only', () => {
+  const files = readdirSync(new URL('v0/', folder))
+    .filter((file) => file.endsWith('.json'))
+    .map((file) => file.replace(/\.json$/, ''))
+  const lines = read('v0/digest.txt').trimEnd().split('\n')
+
+  it('has one digest line for each vector and one vector for each line', () => {
+    const actual = files.flatMap((file) =>
+      vectorsOf<object>(file).map((vector) => `${sha256(canonical(vector))}  ${file}/${vector.id}`),
+    )
+    expect([...lines].sort()).toStrictEqual(actual.sort())
+    expect(new Set(lines.map((line) => line.split('  ')[1])).size).toBe(lines.length)
+  })
+
+  it('still opens with every line that was published', () => {
+    const published = `${lines.slice(0, pinned.vectors).join('\n')}\n`
+    expect({ vectors: published.trimEnd().split('\n').length, sha256: sha256(published) }).toStrictEqual(pinned)
+  })
+
+  it('pins every line', () => {
+    expect({ vectors: lines.length, sha256: sha256(`${lines.join('\n')}\n`) }).toStrictEqual(pinned)
+  })
+
+  it('keeps what was published with the format', () => {
+    const bytesOf = (file: string, id: string): string | undefined =>
+      vectorsOf<{ bytes: string }>(file).find((vector) => vector.id === id)?.bytes
+    expect(bytesOf('keys', 'given-registration')).toBe('00000000000a636f6e74726f6c6c657200066e6f64652d31')
+    expect(bytesOf('keys', 'given-lease')).toBe('00000001000a636f6e74726f6c6c65720000')
+    expect(bytesOf('registrations', 'given')).toBe('000000066e6f64652d310000018bcfe56800')
+    expect(bytesOf('leases', 'given')).toBe('000000066e6f64652d31000000000000109200070000018bcfe568000000018bcfe5dd30')
+  })
+})
+
+describe('the second implementation', () => {
+  it('agrees with every vector', (context) => {
+    const python = spawnSync('python3', ['--version'])
+    if (python.error !== undefined && process.env.CI !== 'true') {
+      context.skip('python3 is not on the path: the second implementation of the format was not run')
+    }
+    const script = fileURLToPath(new URL('verify/mandate_vectors.py', folder))
+    const run = spawnSync('python3', ['-B', script, 'check'], { encoding: 'utf8' })
+    expect(run.error).toBeUndefined()
+    expect(run.stdout).toMatch(new RegExp(`^${pinned.vectors} vectors, 0 faults$`, 'm'))
+    expect(run.status).toBe(0)
+  })
+})
