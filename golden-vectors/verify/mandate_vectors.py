@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Second implementation of the frozen coordination format, version 0, and keeper of its golden vectors.
 
-Python 3.8 or newer, standard library only. It shares no code with the TypeScript library: its own encoder, decoder, murmur2,
-token order and header codecs, written from the layout in ../README.md. So a mistake has to be made twice to get through.
+Python 3.8 or newer, standard library only. It shares no code with the TypeScript library: its own encoder, decoder,
+murmur2, token order and header codecs, written from the layout in ../README.md. So a mistake has to be made twice to get
+through.
 
     mandate_vectors.py generate    writes ../v0/*.json and ../v0/digest.txt; refuses to change or drop what is there
     mandate_vectors.py check       re-checks every vector both ways, prints one line for each that fails and a count
 
-A vector that was ever published never changes: other ports check themselves against it. New ones go to the end of their list.
+A vector that was ever published never changes: other ports check themselves against it. New ones go to the end of their
+list.
 """
 
 import hashlib
@@ -522,7 +524,8 @@ def build():
         add_partition(f"given-{role}", role, 16, given)
     for label, text in NAMES:
         add_partition(f"name-{label}", text, 16, partition(text, 16))
-    # Lengths 1 to 9 end at each remainder of four; "foobar" has the sign bit set, so it tells a cut sign from an absolute value.
+    # Lengths 1 to 9 end at each remainder of four; "foobar" has the sign bit set, so it tells a cut sign from an
+    # absolute value.
     for text in ["123456789"[:size] for size in range(1, 10)] + ["foobar"]:
         add_partition(f"length-{text}", text, 50, partition(text, 50))
     for count in (1, 2, 3, 7, 17, 100, 1000, INT16_MAX, 2**31 - 1):
@@ -625,7 +628,8 @@ def generate():
     for file, vectors in files.items():
         (VECTORS / f"{file}.json").write_text(render(vectors), encoding="ascii")
     # Appended in the order of publication: what is there keeps its place.
-    digest.write_text("\n".join(published + [line for line in lines if line not in set(published)]) + "\n", encoding="ascii")
+    added = [line for line in lines if line not in set(published)]
+    digest.write_text("\n".join(published + added) + "\n", encoding="ascii")
     print(f"{len(lines)} vectors, {len(lines) - len(published)} new")
 
 
