@@ -19,5 +19,10 @@ export function rolePartition(role: string, partitions: number): number {
   if (!Number.isSafeInteger(partitions) || partitions < 1) {
     throw coordinationError('CONFIG', `partitions ${partitions} must be a positive integer`, { option: 'partitions' })
   }
-  return (murmurhash.v2(roleBytes(parseRole(role)), kafkaSeed) & 0x7fffffff) % partitions
+  return keyPartition(roleBytes(parseRole(role)), partitions)
+}
+
+/** The partition in which Java's default partitioner puts a record with this key. */
+export function keyPartition(key: Uint8Array, partitions: number): number {
+  return (murmurhash.v2(key, kafkaSeed) & 0x7fffffff) % partitions
 }

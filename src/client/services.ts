@@ -1,0 +1,110 @@
+/**
+ * What a client's parts share: the cluster behind the seam, the log, the settings.
+ *
+ * Made once per client, and only here. It must not know roles.
+ */
+import type { ClusterConnection } from '../cluster/connection.js'
+import { Coordinators } from '../cluster/coordinator.js'
+import { transactionVersionOf } from '../cluster/features.js'
+import { Follower } from '../cluster/follower.js'
+import { Metadata } from '../cluster/metadata.js'
+import { Minting } from '../cluster/mint.js'
+import type { Bound } from '../cluster/schedule.js'
+import { ensureTopic } from '../cluster/topic.js'
+import type { TransactionDependencies } from '../cluster/transaction.js'
+import type { Role } from '../format/names.js'
+import type { FencingToken } from '../format/token.js'
+import type { Runtime } from '../runtime.js'
+import { CoordinationLog } from './coordination-log.js'
+import type { Diagnostics } from './diagnostics.js'
+import type { Settings } from './options.js'
+
+/** The parts that work before the coordination topic was found. */
+export interface Services {
+  readonly settings: Settings
+  readonly runtime: Runtime
+  readonly diagnostics: Diagnostics
+  readonly connection: ClusterConnection
+  readonly metadata: Metadata
+  readonly coordinators: Coordinators
+  readonly minting: Minting
+  readonly transactions: TransactionDependencies
+  /** Pairs that this process minted and whose handles ended other than by resigning, by role (I9). */
+  readonly endedTokens: Map<Role, readonly FencingToken[]>
+  /** The log of the coordination topic, found, made and checked at first use. */
+  log(bound: Bound): Promise<CoordinationLog>
+  /** The cluster's `transaction.version`. */
+  transactionVersion(bound: Bound): Promise<number>
+  close(): void
+}
+
+const defaultLongestSilenceMs = 15 * 60_000
+
+export function openServices(settings: Settings, connection: ClusterConnection, diagnostics: Diagnostics): Services {
+  const { runtime, requestTimeoutMs, topic } = settings
+  const metadata = new Metadata(connection)
+  const coordinators = new Coordinators(connection, runtime, requestTimeoutMs)
+  let follower: Follower | undefined
+  let opening: Promise<CoordinationLog> | undefined
+
+  async function openLog(bound: Bound): Promise<CoordinationLog> {
+    const facts = await ensureTopic(
+      { connection, metadata, runtime, requestTimeoutMs },
+      {
+        topic,
+        create: settings.createTopic,
+        partitions: settings.partitions,
+        partitionsAreFixed: settings.partitionsAreFixed,
+        replicationFactor: settings.replicationFactor,
+      },
+      bound,
+    )
+    for (const warning of facts.warnings) diagnostics.warn({ topic }, warning)
+    const longestSilenceMs =
+      facts.deleteRetentionMs === undefined ? defaultLongestSilenceMs : Math.max(1_000, facts.deleteRetentionMs / 4)
+    follower = new Follower({ connection, metadata, runtime, topic, requestTimeoutMs, longestSilenceMs })
+    return new CoordinationLog(follower, facts.partitions, runtime, diagnostics)
+  }
+
+  return {
+    settings,
+    runtime,
+    diagnostics,
+    connection,
+    metadata,
+    coordinators,
+    minting: new Minting(connection, coordinators, runtime),
+    transactions: { connection, metadata, runtime, requestTimeoutMs, coordinators },
+    endedTokens: new Map(),
+    log(bound) {
+      // Shared by every caller, so one caller's signal must not end it for the others.
+      opening ??= openLog({ deadline: runtime.monotonicNow() + 4 * requestTimeoutMs }).catch((error: unknown) => {
+        opening = undefined
+        throw error
+      })
+      return withSignal(opening, bound.signal)
+    },
+    transactionVersion: (bound) => transactionVersionOf(connection, coordinators.requestDeadline(bound)),
+    close() {
+      follower?.close()
+      connection.close()
+    },
+  }
+}
+
+/** `promise`, or the signal's reason as soon as it aborts; `promise` itself goes on. */
+export function withSignal<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason)
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
+  })
+}
+
+/** Remembers that a token of this process no longer leads, the newest 16 a role. */
+export function rememberEndedToken(services: Services, role: Role, token: FencingToken): void {
+  const known = services.endedTokens.get(role) ?? []
+  services.endedTokens.set(role, [...known, token].slice(-16))
+}
