@@ -102,9 +102,10 @@ export function nextEntry(previous: LeaseEntry | undefined, read: LeaseRead): Le
  */
 export function stackedOn(earlier: LeaseEntry | undefined, later: LeaseEntry): LeaseEntry {
   if (earlier === undefined) return later
-  if (later.kind !== 'lease') return { ...later, floor: max(earlier.offset, later.floor) }
+  if (later.kind !== 'lease') return { ...later, floor: higherOffset(earlier.offset, later.floor) }
   if (earlier.kind === 'lease' && earlier.token.equals(later.token) && later.floor <= earlier.offset) {
-    const known = earlier.termExact || !later.termExact || later.term <= earlier.floor ? earlier : later
+    const fits = later.term > earlier.floor && later.term <= earlier.firstSeen
+    const known = !earlier.termExact && later.termExact && fits ? later : earlier
     return {
       ...later,
       floor: earlier.floor,
@@ -113,7 +114,7 @@ export function stackedOn(earlier: LeaseEntry | undefined, later: LeaseEntry): L
       termExact: known.termExact,
     }
   }
-  const floor = max(earlier.offset, later.floor)
+  const floor = higherOffset(earlier.offset, later.floor)
   const firstSeen = later.firstSeen > floor ? later.firstSeen : later.offset
   const believed = later.term > floor
   return {
@@ -156,6 +157,7 @@ function clampedLength(length: bigint): number {
   return length >= BigInt(longestLeaseMs) ? longestLeaseMs : Number(length)
 }
 
-function max(a: bigint, b: bigint): bigint {
-  return a > b ? a : b
+/** The greater of two offsets; `Math.max` takes no bigint. */
+export function higherOffset(a: bigint, b: bigint): bigint {
+  return a < b ? b : a
 }

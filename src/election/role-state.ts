@@ -9,7 +9,7 @@
  */
 import type { Incarnation } from '../format/headers.js'
 import type { MemberId, Role } from '../format/names.js'
-import { type LeaseEntry, nextEntry, stackedOn } from './lease-entry.js'
+import { higherOffset, type LeaseEntry, nextEntry, stackedOn } from './lease-entry.js'
 import type { Receipt } from './receipt.js'
 import type { LeaseRead, ReadRecord, RegistrationRead } from './record.js'
 
@@ -206,7 +206,7 @@ function applyLease(state: RoleState, read: LeaseRead): Applied {
   const { offset, receivedAt } = read.receipt
   const { transactional, producerId } = read.writer
   const refuse = (reason: string): Applied => {
-    const uncountedOffset = offset > state.uncountedOffset ? offset : state.uncountedOffset
+    const uncountedOffset = higherOffset(offset, state.uncountedOffset)
     return { state: { ...state, uncountedOffset }, finding: foreign(state.role, offset, reason) }
   }
   if (!transactional) return refuse('a lease record outside a transaction')
@@ -232,7 +232,7 @@ function applyLease(state: RoleState, read: LeaseRead): Applied {
     const refused = refuse(`producer id ${producerId} is not this role's`)
     return { ...refused, state: { ...refused.state, candidates: kept } }
   }
-  const uncountedOffset = offset > state.uncountedOffset ? offset : state.uncountedOffset
+  const uncountedOffset = higherOffset(offset, state.uncountedOffset)
   return { state: { ...state, candidates: kept, uncountedOffset } }
 }
 

@@ -113,7 +113,7 @@ export function evaluate(state: RoleState | undefined, self: Self, now: number, 
   const expiry = expiryOf(lease, ownRegistration, policy.leaseMs)
   if (lease?.kind === 'lease' && expiry !== undefined && now < expiry) {
     if (self.token?.equals(lease.token)) return { decision: 'hold', reregister }
-    const slot = Math.max(seenAt(lease, ownRegistration), seenAt(ownRegistration, ownRegistration))
+    const slot = Math.max(seenAt(lease, ownRegistration), ownRegistration.receivedAt)
     // The greater incarnations are ruled out above, so another one of this id is the predecessor.
     if (lease.member === self.memberId && !isSame(leaseholder(lease), self.incarnation)) {
       return { decision: 'challenge', by: 'predecessor', slot, reregister }
@@ -151,7 +151,7 @@ function ownSlot(
   policy: LeasePolicy,
 ): number {
   const anchor = anchorOf(state, ownRegistration, policy)
-  const ownSeenAt = seenAt(ownRegistration, ownRegistration)
+  const ownSeenAt = ownRegistration.receivedAt
   const queue = slots(state, ownRegistration, policy)
   const own = isPresent ? queue.find((entry) => entry.memberId === self.memberId) : undefined
   // Swept, overwritten, or holder of an expired lease: behind the last one, never left out.
