@@ -1,0 +1,61 @@
+/** Metadata 9: brokers, and the leaders of the partitions of named topics. Never creates a topic. */
+import type { Codec } from './codec.js'
+import type { Reader } from './reader.js'
+
+export const metadata: Codec<'Metadata'> = {
+  name: 'Metadata',
+  apiKey: 3,
+  version: 9,
+  responseHeaderVersion: 1,
+  encodeRequest: (writer, request) => {
+    writer.compactArray(request.topics, (_, topic) => writer.compactString(topic).noTaggedFields())
+    const allowAutoTopicCreation = false
+    const includeAuthorizedOperations = false
+    writer.boolean(allowAutoTopicCreation).boolean(includeAuthorizedOperations).boolean(includeAuthorizedOperations)
+    writer.noTaggedFields()
+  },
+  decodeResponse: (reader) => {
+    const throttleMs = reader.int32()
+    const brokers = reader.compactArray((broker) => {
+      const node = { id: broker.int32(), host: broker.compactString(), port: broker.int32() }
+      broker.compactNullableString()
+      broker.taggedFields()
+      return node
+    })
+    const clusterId = reader.compactNullableString()
+    const controllerId = reader.int32()
+    const topics = reader.compactArray((topic) => {
+      const errorCode = topic.int16()
+      const name = topic.compactString()
+      topic.boolean()
+      const partitions = topic.compactArray(readPartition)
+      topic.int32()
+      topic.taggedFields()
+      return { errorCode, topic: name, partitions }
+    })
+    reader.int32()
+    reader.taggedFields()
+    return { throttleMs, response: { brokers, clusterId, controllerId, topics } }
+  },
+}
+
+function readPartition(reader: Reader): {
+  errorCode: number
+  partition: number
+  leaderId: number
+  leaderEpoch: number
+  replicas: number[]
+  inSyncReplicas: number[]
+} {
+  const partition = {
+    errorCode: reader.int16(),
+    partition: reader.int32(),
+    leaderId: reader.int32(),
+    leaderEpoch: reader.int32(),
+    replicas: reader.compactArray((replica) => replica.int32()),
+    inSyncReplicas: reader.compactArray((replica) => replica.int32()),
+  }
+  reader.compactArray((offlineReplica) => offlineReplica.int32())
+  reader.taggedFields()
+  return partition
+}
