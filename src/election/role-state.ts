@@ -113,7 +113,7 @@ export function forgetBelow(state: RoleState, offset: bigint): RoleState {
 
 /** Whether a look could change what the lease key holds. */
 export function wantsLook(state: RoleState): boolean {
-  return state.candidates.some((candidate) => !candidate.refuted)
+  return state.candidates.some((candidate) => !candidate.refuted && candidate.entry.offset > offsetOf(state.lease))
 }
 
 /** The state once `producerId` is known to be the role's: by a look, or because this process minted it. */
@@ -126,14 +126,16 @@ export function nameProducer(state: RoleState, producerId: bigint): RoleState {
   }
   const candidate = state.candidates.find((one) => one.producerId === producerId)
   const candidates = state.candidates.filter((one) => one !== candidate)
-  if (candidate === undefined || candidate.entry.offset <= offsetOf(state.lease)) return { ...state, named, candidates }
-  return withLease({ ...state, named, candidates }, stackedOn(state.lease, candidate.entry))
+  const isNewest = candidate !== undefined && candidate.entry.offset > offsetOf(state.lease)
+  const lease = isNewest ? stackedOn(state.lease, candidate.entry) : state.lease
+  return { ...state, named, candidates, lease }
 }
 
 /**
  * The state after a look at the role: names its producer id, and refutes every other candidate whose first record was
- * received before the look was sent. The findings are the candidates refuted now, unless the coordinator no longer knows the
- * role: then they are what an expired id left behind.
+ * received before the look was sent. The findings are the candidates that were refuted now and lie above the counted lease;
+ * those below it may be of the role's earlier ids. None where the coordinator no longer knows the role: then they are what an
+ * expired id left behind.
  */
 export function applyLook(
   state: RoleState,
@@ -143,10 +145,11 @@ export function applyLook(
   const refuted = named.candidates.filter((one) => !one.refuted && one.firstReceivedAt <= look.sentAt)
   if (refuted.length === 0) return { state: named, findings: [] }
   const candidates = named.candidates.map((one) => (refuted.includes(one) ? { ...one, refuted: true } : one))
-  const findings = refuted.map((one) =>
+  const above = look.found ? refuted.filter((one) => one.entry.offset > offsetOf(named.lease)) : []
+  const findings = above.map((one) =>
     foreign(state.role, one.entry.offset, `producer id ${one.producerId}, where a look shows ${look.producerId}`),
   )
-  return { state: { ...named, candidates }, findings: look.found ? findings : [] }
+  return { state: { ...named, candidates }, findings }
 }
 
 /**
@@ -211,29 +214,29 @@ function applyLease(state: RoleState, read: LeaseRead): Applied {
   }
   if (!transactional) return refuse('a lease record outside a transaction')
   if (producerId < 0n) return refuse(`a lease record of producer id ${producerId}`)
-  // Leases of a role settle in offset order, since its transactions do; so this one was applied before.
-  if (offset <= offsetOf(state.lease)) return { state }
+  const isNamed = state.named.has(producerId)
+  // A role's transactions follow one another, and so do their markers: this one was applied before.
+  if (isNamed && offset <= offsetOf(state.lease)) return { state }
   const mismatch = mismatchOf(state.lease, read)
   if (mismatch !== undefined) return refuse(mismatch)
-  if (state.named.has(producerId)) return { state: withLease(state, nextEntry(state.lease, read)) }
+  if (isNamed) return { state: { ...state, lease: nextEntry(state.lease, read) } }
 
   const known = state.candidates.find((candidate) => candidate.producerId === producerId)
   if (known !== undefined && known.entry.offset >= offset) return { state }
+  const refuted = known?.refuted ?? false
   const candidate: Candidate = {
     producerId,
     firstReceivedAt: known?.firstReceivedAt ?? receivedAt,
     entry: nextEntry(known?.entry, read),
-    refuted: known?.refuted ?? false,
+    refuted,
   }
-  const candidates = state.candidates.filter((one) => one !== known)
-  const place = candidates.findLastIndex((one) => one.entry.offset < offset) + 1
-  const kept = candidates.toSpliced(place, 0, candidate).slice(-mostCandidates)
-  if (candidate.refuted) {
-    const refused = refuse(`producer id ${producerId} is not this role's`)
-    return { ...refused, state: { ...refused.state, candidates: kept } }
-  }
+  const others = state.candidates.filter((one) => one !== known)
+  const place = others.findLastIndex((one) => one.entry.offset < offset) + 1
+  const candidates = others.toSpliced(place, 0, candidate).slice(-mostCandidates)
   const uncountedOffset = higherOffset(offset, state.uncountedOffset)
-  return { state: { ...state, candidates: kept, uncountedOffset } }
+  const applied: Applied = { state: { ...state, candidates, uncountedOffset } }
+  if (!refuted) return applied
+  return { ...applied, finding: foreign(state.role, offset, `producer id ${producerId} is not this role's`) }
 }
 
 /** Why a record cannot be this role's lease even if its producer id is the role's; undefined when it can (I7). */
@@ -256,17 +259,6 @@ function mismatchOf(counted: LeaseEntry | undefined, read: LeaseRead): string | 
     }
   }
   return undefined
-}
-
-/**
- * `state` with a new newest record that counts. Candidates at or below it can change nothing any more; the refuted are kept, so
- * that their next record asks for no second look.
- */
-function withLease(state: RoleState, lease: LeaseEntry): RoleState {
-  const { role, registrations, removals, named, uncountedOffset } = state
-  const matters = (candidate: Candidate): boolean => candidate.refuted || candidate.entry.offset > lease.offset
-  const candidates = state.candidates.every(matters) ? state.candidates : state.candidates.filter(matters)
-  return { role, lease, registrations, removals, named, candidates, uncountedOffset }
 }
 
 function offsetOf(entry: LeaseEntry | undefined): bigint {

@@ -204,7 +204,7 @@ describe('candidates', () => {
 
   it('do not displace a counted lease that is newer', () => {
     const state = fold([lease(10, { token: '300:0' }), lease(20, { token: '100:5' })], [100n])
-    expect(state.candidates).toEqual([])
+    expect(wantsLook(state)).toBe(false)
     expect(entryOf(nameProducer(state, 300n), 'lease').offset).toBe(20n)
   })
 
@@ -228,6 +228,13 @@ describe('candidates', () => {
     const after = foldOn(refuted, [lease(30, { token: '100:5' }), lease(40, { token: '300:9', at: 9000 })])
     expect(wantsLook(after)).toBe(false)
     expect(entryOf(after, 'lease').offset).toBe(30n)
+  })
+
+  it('of the role earlier ids, below the counted lease, are no finding', () => {
+    const state = fold([lease(10, { token: '300:0' }), lease(20, { token: '100:5' })], [])
+    const looked = applyLook(state, look(100n, 5))
+    expect(entryOf(looked.state, 'lease').offset).toBe(20n)
+    expect(looked.findings).toEqual([])
   })
 
   it('of an expired id end without a finding', () => {

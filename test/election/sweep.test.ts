@@ -1,0 +1,74 @@
+import { describe, expect, it } from 'vitest'
+import { sweepOf } from '../../src/election/sweep.js'
+import {
+  fold,
+  id,
+  incarnation,
+  lease,
+  leaseTombstone,
+  policy,
+  receipt,
+  registration,
+  unreadableLease,
+} from './support.js'
+
+// Holder a crashed: expiry 40 s. Slots: b 40 s, c 45 s, d 50 s, e 55 s. Member d wins.
+const a = incarnation('a', 1)
+const records = [
+  registration(1, 'a', { of: a, at: 1000 }),
+  registration(2, 'b', { at: 1000 }),
+  registration(3, 'c', { at: 1000 }),
+  registration(4, 'd', { at: 1000 }),
+  registration(5, 'e', { at: 1000 }),
+]
+const leaseOfA = lease(10, { member: 'a', of: a, at: 10_000 })
+const winner = { memberId: id('d'), ownRegistration: receipt(4, 1000) }
+const bySlot = { policy, wonBySlot: true, lastErrorAt: undefined }
+
+describe('sweepOf', () => {
+  it.each([
+    [50_010, ['a', 'b', 'c']],
+    [50_000, ['a', 'b']],
+    [45_000, ['a']],
+    [60_001, ['a', 'b', 'c', 'e']],
+  ])('at %d: the holder and those whose slot lies more than one stagger back', (now, expected) => {
+    expect(sweepOf(fold([...records, leaseOfA]), winner, { ...bySlot, now })).toEqual(expected)
+  })
+
+  it('sweeps nobody for a winner that took its role back', () => {
+    expect(sweepOf(fold([...records, leaseOfA]), winner, { ...bySlot, wonBySlot: false, now: 60_000 })).toEqual([])
+  })
+
+  it.each([
+    [60_000, 65_000, ['a']],
+    [60_000, 65_001, ['a', 'b', 'c', 'e']],
+    [70_000, 70_001, ['a']],
+  ])('an own error at %d, judged at %d: an outage does not sweep the living', (lastErrorAt, now, expected) => {
+    expect(sweepOf(fold([...records, leaseOfA]), winner, { ...bySlot, lastErrorAt, now })).toEqual(expected)
+  })
+
+  it('never sweeps a later incarnation of the holder before its own slot', () => {
+    const returned = registration(12, 'a', { of: incarnation('a2', 11), at: 49_000 })
+    const swept = sweepOf(fold([...records, leaseOfA, returned]), winner, { ...bySlot, now: 50_010 })
+    expect(swept).toEqual(['b', 'c'])
+  })
+
+  it('sweeps no holder whose lease is live again, as when a rival won in between', () => {
+    const rival = lease(20, { member: 'c', token: '100:2', at: 50_000 })
+    expect(sweepOf(fold([...records, leaseOfA, rival]), winner, { ...bySlot, now: 50_010 })).toEqual([])
+  })
+
+  it('after a resignation counts from the tombstone, and members registered 5 ms ago are safe', () => {
+    const state = fold([...records.slice(1), registration(6, 'f', { at: 99_990 }), leaseTombstone(11, { at: 60_000 })])
+    expect(sweepOf(state, winner, { ...bySlot, now: 99_995 })).toEqual(['b', 'c', 'e'])
+  })
+
+  it('with an unreadable lease sweeps no holder', () => {
+    const state = fold([...records.slice(0, 1), leaseOfA, unreadableLease(11, { header: '100:0', at: 20_000 })])
+    expect(sweepOf(state, winner, { ...bySlot, now: 50_001 })).toEqual([])
+  })
+
+  it('never sweeps the winner itself', () => {
+    expect(sweepOf(fold([...records, leaseOfA]), winner, { ...bySlot, now: 900_000 })).toEqual(['a', 'b', 'c', 'e'])
+  })
+})
