@@ -4,8 +4,7 @@
  * A look is a DescribeTransactions of the role, sent after the state it judges. It guards against needless take-overs only;
  * nothing about safety may rest on one (I1). It must not send anything and knows no clock.
  */
-import type { HeaderPair, LeaseEntry } from './lease-entry.js'
-import { expiryOf } from './lease-entry.js'
+import { expiryOf, type HeaderPair, type LeaseEntry } from './lease-entry.js'
 import type { Receipt } from './receipt.js'
 import type { RoleState } from './role-state.js'
 
@@ -61,8 +60,9 @@ export function judgeLook(
   if (look.producerId !== pair.producerId) return 'stranger'
   const above = look.producerEpoch - pair.producerEpoch
   if (above === 0) return 'mint'
-  // The broker's own abort of a dead holder's transaction raises the epoch once, above whatever commits had raised it to.
-  if (look.state === 'CompleteAbort' && (above === 1 || (rises && above === 2))) return 'mint'
+  if (isOwnAbort(look, pair)) return 'mint'
+  // The same above a commit that had raised the epoch itself.
+  if (rises && above === 2 && look.state === 'CompleteAbort') return 'mint'
   return rises && above === 1 && isOwnCommit(look.state) ? 'mint' : 'stranger'
 }
 
@@ -101,6 +101,19 @@ export function referenceOf(
 ): { readonly pair: HeaderPair; readonly rises: boolean } {
   const rises = lease.incarnation === undefined && transactionVersion >= 2
   return lease.kind === 'lease' && !rises ? { pair: lease.token, rises } : { pair: lease.header, rises }
+}
+
+/**
+ * Whether `look` shows the broker's own abort, by timeout, of the last transaction under `pair`: that raises the epoch once. A
+ * challenger that has only got as far as aborting it looks the same.
+ */
+export function isOwnAbort(look: Look, pair: HeaderPair): boolean {
+  return (
+    look.found &&
+    look.state === 'CompleteAbort' &&
+    look.producerId === pair.producerId &&
+    look.producerEpoch === pair.producerEpoch + 1
+  )
 }
 
 /** Whether an epoch one above a rising writer's header is its own commit: a mint that was not used yet shows Empty. */

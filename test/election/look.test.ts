@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { judgeLook, type Look, type LookVerdict, looksFresh } from '../../src/election/look.js'
+import { isOwnAbort, judgeLook, type Look, type LookVerdict, looksFresh } from '../../src/election/look.js'
 import type { ReadRecord } from '../../src/election/record.js'
 import { fold, incarnation, lease, leaseTombstone, token, unreadableLease } from './support.js'
 
@@ -68,6 +68,23 @@ describe('judgeLook', () => {
     expect(judged(resigned, unknown, 2)).toBe('mint')
     expect(judged(ours, unknown, 2, 29_999)).toBe('stranger')
     expect(judged(ours, unknown, 2, 30_000)).toBe('mint')
+  })
+})
+
+describe('isOwnAbort', () => {
+  it.each([
+    ['100:6', 'CompleteAbort', true],
+    ['100:7', 'CompleteAbort', false],
+    ['100:5', 'CompleteAbort', false],
+    ['200:6', 'CompleteAbort', false],
+    ['100:6', 'Empty', false],
+    ['100:6', 'PrepareAbort', false],
+  ])('of 100:5 in %s %s: %s', (pair, state, expected) => {
+    expect(isOwnAbort(look(pair, state), token('100:5'))).toBe(expected)
+  })
+
+  it('is none where the id is not known', () => {
+    expect(isOwnAbort({ ...look('100:6', 'CompleteAbort'), found: false }, token('100:5'))).toBe(false)
   })
 })
 
