@@ -102,7 +102,10 @@ function decodeBatch(bytes: Buffer, view: DataView, at: number, end: number): Fe
     throw new MalformedError(`the record batch at offset ${baseOffset} has a wrong checksum`)
   }
   const attributes = view.getInt16(at + 21)
-  const header = {
+  const isControl = (attributes & controlBit) !== 0
+  const { records, reason } = decodeRecords(own, view.getInt32(at + 57), attributes & compressionMask, baseOffset)
+  // One literal without a spread, which is several times slower than all the rest of a small batch together.
+  const batch = {
     baseOffset,
     lastOffset: baseOffset + BigInt(view.getInt32(at + 23)),
     partitionLeaderEpoch: view.getInt32(at + 12),
@@ -111,17 +114,10 @@ function decodeBatch(bytes: Buffer, view: DataView, at: number, end: number): Fe
     transactional: (attributes & transactionalBit) !== 0,
     logAppendTime: (attributes & logAppendTimeBit) !== 0,
     maxTimestamp: view.getBigInt64(at + 35),
+    control: isControl ? controlOf(records) : undefined,
+    records: isControl ? [] : records,
   }
-  const count = view.getInt32(at + 57)
-  const isControl = (attributes & controlBit) !== 0
-  if (count === 0) return { ...header, control: isControl ? 'other' : undefined, records: [] }
-
-  const decoded = decodeRecords(own, count, attributes & compressionMask, baseOffset)
-  if (isControl) return { ...header, control: controlOf(decoded.records), records: [] }
-  if (decoded.reason !== undefined) {
-    return { ...header, control: undefined, records: [], undecodable: decoded.reason }
-  }
-  return { ...header, control: undefined, records: decoded.records }
+  return reason === undefined || isControl ? batch : { ...batch, undecodable: reason }
 }
 
 /** A message of the formats before magic 2: its offset is known, and nothing else is read. */
@@ -148,6 +144,7 @@ interface DecodedRecords {
 
 /** Reads `count` records from `checked`, the bytes of a batch that its checksum covers. */
 function decodeRecords(checked: Buffer, count: number, compression: number, baseOffset: bigint): DecodedRecords {
+  if (count === 0) return { records: [] }
   if (compression > gzip) {
     const name = codecNames[compression] ?? `codec ${compression}`
     return { records: [], reason: `compressed with ${name}; only gzip and uncompressed batches are read` }
