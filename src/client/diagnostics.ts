@@ -46,8 +46,18 @@ export interface DiagnosticMessages {
     /** What the outcome rests on, where there is more to say. */
     readonly reason?: string
   }
-  'foreign-record': { readonly role?: string; readonly partition: number; readonly offset: string; readonly reason: string }
-  'unreadable-record': { readonly role?: string; readonly partition: number; readonly offset: string; readonly reason: string }
+  'foreign-record': {
+    readonly role?: string
+    readonly partition: number
+    readonly offset: string
+    readonly reason: string
+  }
+  'unreadable-record': {
+    readonly role?: string
+    readonly partition: number
+    readonly offset: string
+    readonly reason: string
+  }
   reread: { readonly partition: number; readonly state: 'started' | 'caught-up' }
   transaction: TermFields & { readonly outcome: string; readonly records: number; readonly durationMs: number }
 }

@@ -83,7 +83,8 @@ export function prepareSend(record: GuardedRecord, stamp: readonly RecordHeader[
   checkFields('record', record, recordFields)
   const { topic, messages } = record
   if (typeof topic !== 'string' || !topicName.test(topic)) throw bad('topic', topic, '1 to 249 of a-z A-Z 0-9 . _ -')
-  if (!Array.isArray(messages) || messages.length === 0) throw bad('messages', messages, 'a list of at least one message')
+  if (!Array.isArray(messages) || messages.length === 0)
+    throw bad('messages', messages, 'a list of at least one message')
   const now = BigInt(Math.trunc(runtime.wallNow()))
   let bytes = 0
   const prepared = messages.map((message: GuardedMessage, index) => {
@@ -121,7 +122,8 @@ export function placeSend(prepared: PreparedSend, partitionCount: number, fallba
           { topic: prepared.topic, partition, kafkaCode: 3 },
         )
       }
-      const chosen = partition ?? (record.key === null ? fallback % partitionCount : keyPartition(record.key, partitionCount))
+      const chosen =
+        partition ?? (record.key === null ? fallback % partitionCount : keyPartition(record.key, partitionCount))
       return { partition: chosen, record }
     }),
   }
@@ -177,10 +179,13 @@ export function prepareOffsets(offsets: GuardedOffsets): GroupOffsets {
       if (!Array.isArray(partitions)) throw bad(`partitions of ${topic}`, partitions, 'a list')
       return {
         topic,
-        partitions: partitions.map(({ partition, offset, metadata }: GuardedOffsets['topics'][number]['partitions'][number]) => {
-          if (!Number.isSafeInteger(partition) || partition < 0) throw bad(`partition of ${topic}`, partition, 'a whole number from 0')
-          return { partition, offset: int64Of(`offset of ${topic}-${partition}`, offset), metadata: metadata ?? null }
-        }),
+        partitions: partitions.map(
+          ({ partition, offset, metadata }: GuardedOffsets['topics'][number]['partitions'][number]) => {
+            if (!Number.isSafeInteger(partition) || partition < 0)
+              throw bad(`partition of ${topic}`, partition, 'a whole number from 0')
+            return { partition, offset: int64Of(`offset of ${topic}-${partition}`, offset), metadata: metadata ?? null }
+          },
+        ),
       }
     }),
   }
@@ -223,9 +228,13 @@ function checkFields(where: string, value: unknown, known: ReadonlySet<string>):
   if (typeof value !== 'object' || value === null) throw bad(where, value, 'an object')
   for (const field of Object.keys(value)) {
     if (!known.has(field)) {
-      throw coordinationError('CONFIG', `Field ${field} of ${where} is not known; it may have ${[...known].join(', ')}`, {
-        option: field,
-      })
+      throw coordinationError(
+        'CONFIG',
+        `Field ${field} of ${where} is not known; it may have ${[...known].join(', ')}`,
+        {
+          option: field,
+        },
+      )
     }
   }
 }

@@ -15,6 +15,7 @@ import type { TransactionDependencies } from '../cluster/transaction.js'
 import type { Role } from '../format/names.js'
 import type { FencingToken } from '../format/token.js'
 import type { Runtime } from '../runtime.js'
+import { ClockWatch } from './clock-watch.js'
 import { CoordinationLog } from './coordination-log.js'
 import type { Diagnostics } from './diagnostics.js'
 import type { Settings } from './options.js'
@@ -28,6 +29,7 @@ export interface Services {
   readonly metadata: Metadata
   readonly coordinators: Coordinators
   readonly minting: Minting
+  readonly clockWatch: ClockWatch
   readonly transactions: TransactionDependencies
   /** Pairs that this process minted and whose handles ended other than by resigning, by role (I9). */
   readonly endedTokens: Map<Role, readonly FencingToken[]>
@@ -74,6 +76,7 @@ export function openServices(settings: Settings, connection: ClusterConnection, 
     metadata,
     coordinators,
     minting: new Minting(connection, coordinators, runtime),
+    clockWatch: new ClockWatch(runtime),
     transactions: { connection, metadata, runtime, requestTimeoutMs, coordinators },
     endedTokens: new Map(),
     log(bound) {

@@ -150,6 +150,13 @@ export class Coordinators {
     for (let attempt = 0; ; attempt++) {
       let delayMs: number
       try {
+        if (isPast(this.#runtime, bound)) {
+          throw new Unanswered(
+            `${request.api} for ${attempted.resource} came too late to be sent`,
+            { answerLost, mayBeApplied, lastErrorCode },
+            lastFailure,
+          )
+        }
         const node = await this.find(key, attempted, bound)
         const response = await this.#connection.request<A>(node, channel, request, {
           deadline: this.requestDeadline(bound),

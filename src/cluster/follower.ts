@@ -147,14 +147,14 @@ export class Follower {
     const followed = this.#followed.get(partition)
     if (followed === undefined) throw new Error(`partition ${partition} is not followed`)
     const { runtime, topic } = this.#options
-    const signal =
-      bound.signal === undefined ? this.#closed.signal : AbortSignal.any([bound.signal, this.#closed.signal])
     for (let attempt = 0; ; attempt++) {
-      signal.throwIfAborted()
+      bound.signal?.throwIfAborted()
+      this.#closed.signal.throwIfAborted()
       const askedAt = runtime.monotonicNow()
       const end = await this.#offsetOf(followed, 'latest', bound)
       if (typeof end === 'bigint') {
-        await this.#reached(followed, end, { deadline: bound.deadline, signal })
+        this.#closed.signal.throwIfAborted()
+        await this.#reached(followed, end, bound)
         return { end, askedAt }
       }
       if (isPast(runtime, bound)) {
@@ -166,13 +166,15 @@ export class Follower {
           },
         )
       }
-      await pause(runtime, backoffMs(runtime, attempt), { deadline: bound.deadline, signal })
+      await pause(runtime, backoffMs(runtime, attempt), bound)
     }
   }
 
   /** Stops following; waits for an end reject with `CLOSED`. */
   close(): void {
-    this.#closed.abort(coordinationError('CLOSED', 'The client is closed', {}))
+    const error = coordinationError('CLOSED', 'The client is closed', {})
+    this.#closed.abort(error)
+    for (const { waiters } of this.#followed.values()) for (const waiter of [...waiters]) waiter.failed(error)
     this.#followed.clear()
   }
 
@@ -195,7 +197,7 @@ export class Follower {
         const placed = await this.#tryToPlace(followed, { deadline: runtime.monotonicNow() + requestTimeoutMs })
         if (placed) return
       } catch (error) {
-        for (const waiter of followed.waiters) waiter.failed(error)
+        for (const waiter of [...followed.waiters]) waiter.failed(error)
       }
     }
   }
@@ -369,7 +371,7 @@ export class Follower {
     try {
       this.#noteFailure(followed, error)
     } catch (hopeless) {
-      for (const waiter of followed.waiters) waiter.failed(hopeless)
+      for (const waiter of [...followed.waiters]) waiter.failed(hopeless)
     }
     this.#assign(followed)
   }
@@ -404,7 +406,7 @@ export class Follower {
         metadata.forget(topic, answer.partition)
         if (disposition === 'fatal') {
           const refusal = this.#refusal('Fetch', errorCode)
-          for (const waiter of followed.waiters) waiter.failed(refusal)
+          for (const waiter of [...followed.waiters]) waiter.failed(refusal)
         }
         this.#assign(followed)
       } else if (now - followed.lastAnswerAt > longestSilenceMs && followed.catchUpEnd === undefined) {
@@ -450,7 +452,7 @@ export class Follower {
       }
       followed.reader.caughtUp()
     }
-    for (const waiter of followed.waiters) {
+    for (const waiter of [...followed.waiters]) {
       if (hasReached(followed, waiter.end)) waiter.reached()
     }
   }

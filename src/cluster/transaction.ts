@@ -98,7 +98,9 @@ export class Transaction {
   readonly #epoch: ProducerEpoch
   readonly #key: CoordinatorKey
   readonly #enlistedAt = new Map<string, number>()
+  readonly #lastOffsets = new Map<string, bigint>()
   readonly #groups = new Set<string>()
+  #recordCount = 0
   #begun = false
 
   /** @throws Error when the epoch is tainted: the caller must have ended the term (I9). */
@@ -114,9 +116,19 @@ export class Transaction {
     return this.#begun
   }
 
+  /** How many records were appended. */
+  get recordCount(): number {
+    return this.#recordCount
+  }
+
   /** Monotonic instant just before the AddPartitionsToTxn that enlisted a partition was first sent; undefined if it is not enlisted. */
   enlistedAt(topic: string, partition: number): number | undefined {
     return this.#enlistedAt.get(nameOf(topic, partition))
+  }
+
+  /** Offset of the last record appended to a partition by this transaction; undefined if there is none. */
+  lastOffset(topic: string, partition: number): bigint | undefined {
+    return this.#lastOffsets.get(nameOf(topic, partition))
   }
 
   /**
@@ -143,6 +155,8 @@ export class Transaction {
         const done = offsets[entry] ?? []
         if (outcome?.kind === 'appended') {
           done.push(...records.map((_record, position) => outcome.baseOffset + BigInt(position)))
+          this.#recordCount += records.length
+          this.#lastOffsets.set(nameOf(topic, partition), outcome.baseOffset + BigInt(records.length - 1))
         } else if (outcome?.kind === 'refused') {
           refusals.push({
             topic,

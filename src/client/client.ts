@@ -1,0 +1,308 @@
+/**
+ * `CoordinationClient`: the front of the library. It checks what it is called with, sees that a role is contended for once, and winds
+ * everything up when it is closed.
+ *
+ * It must not know how a role is won or led: `contender.ts`, `leadership.ts`, `lead.ts` and `describe.ts` do.
+ */
+import type { ClusterConnection } from '../cluster/connection.js'
+import { transportError } from '../cluster/coordinator.js'
+import type { Bound } from '../cluster/schedule.js'
+import { leasePolicy, renewsWithMargin } from '../election/policy.js'
+import type { LeadershipStatus } from '../election/status.js'
+import type { CoordinationError } from '../errors.js'
+import { coordinationError, isCoordinationError } from '../errors.js'
+import type { Role } from '../format/names.js'
+import { parseRole } from '../format/names.js'
+import { FencingToken } from '../format/token.js'
+import { sleep } from '../runtime.js'
+import { connect } from './connect.js'
+import type { WonTerm } from './contender.js'
+import { Contender } from './contender.js'
+import { checkTokenOf, describeRole } from './describe.js'
+import { diagnosticsTo } from './diagnostics.js'
+import { leadForEver } from './lead.js'
+import { Leadership } from './leadership.js'
+import { linkedSignal } from './linked-signal.js'
+import type { ClientOptions, LeaseOptions } from './options.js'
+import { leaseOptionsOf, settingsOf } from './options.js'
+import type { Services } from './services.js'
+import { openServices } from './services.js'
+
+/** Options of `acquire`, `tryAcquire` and `lead`. The lease options override the client's for this role. */
+export interface AcquireOptions extends LeaseOptions {
+  /** Ends the wait; `acquire` rejects with its reason. */
+  readonly signal?: AbortSignal
+}
+
+/** Options of the calls that ask and do not wait. */
+export interface AskOptions {
+  /** Ends the call, which rejects with its reason. */
+  readonly signal?: AbortSignal
+  /** How long the answer may take, in ms. Default three times the client's `requestTimeoutMs`. */
+  readonly timeoutMs?: number
+}
+
+/** An aborted `acquire` waits no longer than this for what it leaves behind to be taken back. */
+const promptMs = 150
+
+/**
+ * Leadership on the Kafka that the given kafkajs client names. One client per process serves all its roles; nothing is opened before the
+ * first call. An open client keeps the process alive until `close`.
+ */
+export class CoordinationClient implements AsyncDisposable {
+  readonly #services: Services
+  readonly #contended = new Set<Role>()
+  readonly #leaderships = new Set<Leadership>()
+  readonly #leads = new Set<Promise<unknown>>()
+  readonly #underWay = new Set<Promise<void>>()
+  readonly #closing = new AbortController()
+  #closed: Promise<void> | undefined
+
+  /** @throws `CONFIG` for a bad option; `UNSUPPORTED` where `kafka` lacks something. */
+  constructor(options: ClientOptions) {
+    const settings = settingsOf(options)
+    const connection: ClusterConnection = connect(settings.kafka, settings.runtime)
+    const diagnostics = diagnosticsTo(settings.logger)
+    this.#services = openServices(settings, connection, diagnostics)
+    if (!renewsWithMargin(settings.policy)) {
+      const { renewIntervalMs, leaseMs } = settings.policy
+      diagnostics.warn(
+        {},
+        `renewIntervalMs ${renewIntervalMs} is above a third of leaseMs ${leaseMs}: one lost renewal can cost the term`,
+      )
+    }
+  }
+
+  /** The name of this member among the contenders. */
+  get memberId(): string {
+    return this.#services.settings.memberId
+  }
+
+  /**
+   * Waits until this member leads the role. Without a signal it waits for ever; an aborted one leaves nothing behind, as far as the
+   * broker answers.
+   *
+   * @throws the signal's reason; `SUPERSEDED`, `CONFIG`, `UNAUTHORIZED`, `UNSUPPORTED`, `TOPIC`, `CLOSED` at once.
+   */
+  async acquire(role: string, options: AcquireOptions = {}): Promise<Leadership> {
+    const leadership = await this.#contend(role, options, false)
+    if (leadership === undefined) throw new Error('a contention without end was given up')
+    return leadership
+  }
+
+  /**
+   * Leads the role if the rules let this member do so now; else undefined, with nothing left behind.
+   *
+   * @throws as `acquire`; `WEDGED`; `TRANSPORT` where the cluster does not answer.
+   */
+  async tryAcquire(role: string, options: AcquireOptions = {}): Promise<Leadership | undefined> {
+    return await this.#contend(role, options, true)
+  }
+
+  /**
+   * Leads the role for ever: contends, runs `work`, and contends again after a loss, once `work` has settled; two works of a role never
+   * run at a time. When `work` returns or throws of itself, the role is resigned and `lead` settles the same way. When the
+   * signal aborts, `leadership.signal` aborts with its reason, `work` has as long as a lease to settle, and `lead` resolves.
+   *
+   * @throws what `work` threw; `SUPERSEDED`, `CONFIG`, `UNAUTHORIZED`, `UNSUPPORTED`, `TOPIC`.
+   */
+  async lead<T>(
+    role: string,
+    work: (leadership: Leadership) => Promise<T>,
+    options: AcquireOptions = {},
+  ): Promise<T | undefined> {
+    this.#throwIfClosed()
+    const { signal, unlink } = linkedSignal([options.signal, this.#closing.signal])
+    const { runtime, diagnostics } = this.#services
+    const leading = leadForEver(
+      {
+        runtime,
+        acquire: (contention) => this.acquire(role, { ...options, signal: contention }),
+        tellDropped: (error) => diagnostics.warn({ role, err: error }, 'a work threw after its term had ended'),
+      },
+      work,
+      signal,
+    )
+    const watched = leading.catch(() => undefined)
+    this.#leads.add(watched)
+    try {
+      return await leading
+    } finally {
+      this.#leads.delete(watched)
+      unlink()
+    }
+  }
+
+  /**
+   * Who holds the role, by the log and a look at the coordinator.
+   *
+   * @throws the signal's reason; `TOPIC`, `UNAUTHORIZED`, `UNSUPPORTED`, `CLOSED`; `TRANSPORT` where the cluster does not answer.
+   */
+  async describe(role: string, options: AskOptions = {}): Promise<LeadershipStatus> {
+    return await describeRole(this.#services, parseRole(role), this.#askBound(options))
+  }
+
+  /**
+   * Whether the broker takes `token` for the role's newest: `superseded` once somebody else minted, `unknown` where neither log nor
+   * coordinator can tell.
+   *
+   * @throws as `describe`.
+   */
+  async checkToken(
+    role: string,
+    token: FencingToken | string,
+    options: AskOptions = {},
+  ): Promise<'current' | 'superseded' | 'unknown'> {
+    const parsed = typeof token === 'string' ? FencingToken.parse(token) : token
+    return await checkTokenOf(this.#services, parseRole(role), parsed, this.#askBound(options))
+  }
+
+  /**
+   * Ends everything: waits of `acquire` reject with `CLOSED`, works of `lead` are told and waited for, leaderships resign, sockets close.
+   * What takes longer than `timeoutMs` (default 10000) is left to its lease. Never throws; again does nothing more.
+   */
+  close(options: { timeoutMs?: number } = {}): Promise<void> {
+    this.#closed ??= this.#close(options.timeoutMs ?? 10_000)
+    return this.#closed
+  }
+
+  /** Closes the client. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  #throwIfClosed(): void {
+    if (this.#closing.signal.aborted) throw closedError()
+  }
+
+  #askBound(options: AskOptions): Bound {
+    this.#throwIfClosed()
+    const { runtime, settings } = this.#services
+    const timeoutMs = options.timeoutMs ?? 3 * settings.requestTimeoutMs
+    if (!Number.isFinite(timeoutMs) || timeoutMs <= 0) {
+      throw coordinationError('CONFIG', `timeoutMs is ${timeoutMs}, wanted a positive number of milliseconds`, {
+        option: 'timeoutMs',
+      })
+    }
+    const deadline = runtime.monotonicNow() + timeoutMs
+    return options.signal === undefined ? { deadline } : { deadline, signal: options.signal }
+  }
+
+  #contend(name: string, options: AcquireOptions, onePass: boolean): Promise<Leadership | undefined> {
+    const contention = this.#contendFor(name, options, onePass)
+    this.#track(contention)
+    return contention
+  }
+
+  async #contendFor(name: string, options: AcquireOptions, onePass: boolean): Promise<Leadership | undefined> {
+    this.#throwIfClosed()
+    const role = parseRole(name)
+    options.signal?.throwIfAborted()
+    if (this.#contended.has(role)) {
+      throw coordinationError(
+        'CONFIG',
+        `This client contends for '${role}' already, or leads it; wait for that, or use a client of its own`,
+        { option: 'role' },
+      )
+    }
+    this.#contended.add(role)
+    const { signal, unlink } = linkedSignal([options.signal, this.#closing.signal])
+    let leadership: Leadership | undefined
+    try {
+      leadership = await this.#win(role, options, signal, onePass)
+    } catch (error) {
+      throw isCoordinationError(error) || signal.aborted ? error : transportError(error)
+    } finally {
+      unlink()
+      if (leadership === undefined) this.#contended.delete(role)
+    }
+    if (leadership !== undefined && signal.aborted) {
+      await leadership.resign()
+      throw signal.reason
+    }
+    return leadership
+  }
+
+  async #win(
+    role: Role,
+    options: AcquireOptions,
+    signal: AbortSignal,
+    onePass: boolean,
+  ): Promise<Leadership | undefined> {
+    const { settings } = this.#services
+    const policy = leasePolicy({ ...settings.leaseOptions, ...leaseOptionsOf(options) })
+    const log = await this.#openLog(signal, onePass)
+    const contender = new Contender(this.#services, log, role, policy, signal)
+    let won: WonTerm | undefined
+    try {
+      won = await contender.run(onePass)
+    } catch (error) {
+      if (!isCoordinationError(error, 'SUPERSEDED')) await this.#promptly(contender.withdraw())
+      throw error
+    }
+    if (won === undefined) {
+      await contender.withdraw()
+      return undefined
+    }
+    const leadership: Leadership = new Leadership(this.#services, won, () => {
+      this.#leaderships.delete(leadership)
+      this.#contended.delete(role)
+    })
+    this.#leaderships.add(leadership)
+    leadership.begin()
+    return leadership
+  }
+
+  /** The log, however long the cluster takes to answer; with `onePass` one try. */
+  async #openLog(signal: AbortSignal, onePass: boolean): ReturnType<Services['log']> {
+    const { runtime } = this.#services
+    for (;;) {
+      try {
+        return await this.#services.log({ deadline: Number.POSITIVE_INFINITY, signal })
+      } catch (error) {
+        const isPassing = isCoordinationError(error, 'TRANSPORT') && error.retriable
+        if (signal.aborted || onePass || !isPassing) throw error
+        this.#services.diagnostics.warn({ err: error }, 'the coordination topic could not be opened; trying again')
+        await sleep(runtime, 500 + runtime.random() * 500, signal)
+      }
+    }
+  }
+
+  /** Waits for something that must not hold up its caller for long; `close` waits for the rest. */
+  async #promptly(task: Promise<void>): Promise<void> {
+    this.#track(task)
+    const done = new AbortController()
+    await Promise.race([task, sleep(this.#services.runtime, promptMs, done.signal).catch(() => undefined)])
+    done.abort()
+  }
+
+  /** Lets `close` wait for a task. */
+  #track(task: Promise<unknown>): void {
+    const settled = task.then(
+      () => undefined,
+      () => undefined,
+    )
+    this.#underWay.add(settled)
+    void settled.then(() => this.#underWay.delete(settled))
+  }
+
+  async #close(timeoutMs: number): Promise<void> {
+    const { runtime } = this.#services
+    const error = closedError()
+    this.#closing.abort(error)
+    const finished = new AbortController()
+    const windUp = async (): Promise<void> => {
+      await Promise.all(this.#leads)
+      await Promise.all([...this.#leaderships].map((leadership) => leadership.resign()))
+      while (this.#underWay.size > 0) await Promise.all(this.#underWay)
+    }
+    await Promise.race([windUp(), sleep(runtime, timeoutMs, finished.signal).catch(() => undefined)])
+    finished.abort()
+    for (const leadership of [...this.#leaderships]) leadership.abandon(error)
+    this.#services.close()
+  }
+}
+
+function closedError(): CoordinationError {
+  return coordinationError('CLOSED', 'The client is closed; make a new one', {})
+}

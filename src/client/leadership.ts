@@ -1,0 +1,727 @@
+/**
+ * The handle of a term that this process leads: guarded writes, renewals, resignation, and every way a term ends.
+ *
+ * All transactions of the term go through one lane, a due renewal first. It ends once, for one reason, and never leads again (I8). It must
+ * not contend for the role again; `lead.ts` does.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { mintExpecting } from '../cluster/mint.js'
+import type { Bound } from '../cluster/schedule.js'
+import { backoffMs } from '../cluster/schedule.js'
+import type { PartitionRecords } from '../cluster/transaction.js'
+import { producerEpoch, Transaction, TransactionFailure } from '../cluster/transaction.js'
+import { isOwnAbort } from '../election/look.js'
+import type { LossSeen, Successor } from '../election/loss.js'
+import { lossSeen } from '../election/loss.js'
+import type { RoleState } from '../election/role-state.js'
+import { registrationOf } from '../election/role-state.js'
+import type { CoordinationError, FencedReason, TermDetails } from '../errors.js'
+import { coordinationError, isCoordinationError } from '../errors.js'
+import { compareIncarnations } from '../format/headers.js'
+import type { MemberId, Role } from '../format/names.js'
+import { stampHeaders } from '../format/stamp.js'
+import { FencingToken } from '../format/token.js'
+import type { Timer } from '../runtime.js'
+import { ByteBudget } from './byte-budget.js'
+import { clockJumpMs, clockOffset } from './clock-watch.js'
+import type { WonTerm } from './contender.js'
+import { isHopeless, supersededError } from './contender.js'
+import { leaseRecord, leaseTombstone, registrationTombstone } from './coordination-records.js'
+import type { GroupCommitter } from './group-commit.js'
+import { GroupCommit, partitionCountOf, refusedError } from './group-commit.js'
+import type { TransactionScope } from './guarded-transaction.js'
+import { GuardedTransaction } from './guarded-transaction.js'
+import type { Job } from './lane.js'
+import { Lane } from './lane.js'
+import type { GuardedRecord, PreparedSend, RecordPosition } from './records.js'
+import { prepareSend } from './records.js'
+import type { Services } from './services.js'
+import { rememberEndedToken } from './services.js'
+
+/** What `resign` found: whether this call gave the role up, or the term had ended before. */
+export type ResignOutcome = 'resigned' | 'already-ended'
+
+/** How long a fenced leader may look for the reason. */
+const investigationMs = 1_000
+
+/** A term that this process leads, until `signal` aborts. */
+export class Leadership implements AsyncDisposable {
+  readonly role: Role
+  readonly memberId: MemberId
+  /** The pair that the broker checks in every guarded write; the same for the whole term (I4). */
+  readonly token: FencingToken
+  /** The ordered fencing number of this term: greater than that of every earlier one of the role. */
+  readonly term: bigint
+
+  readonly #services: Services
+  readonly #won: WonTerm
+  readonly #lane: Lane
+  readonly #budget: ByteBudget
+  /** Aborts what the user's work holds on to; `lead`'s caller may abort it before the term ends. */
+  readonly #work = new AbortController()
+  readonly #over = new AbortController()
+  readonly #inTransaction = new AsyncLocalStorage<true>()
+  readonly #unlisten: readonly (() => void)[]
+  readonly #onEnd: () => void
+  #deadline: number
+  #confirmedAt: number
+  #clockOffset: number
+  #lastLeaseOffset: bigint
+  #renewAt: number
+  #renewers: { resolve(): void; reject(error: unknown): void }[] = []
+  #renewFailures = 0
+  #renewTimer: Timer | undefined
+  #deadlineTimer: Timer | undefined
+  #warned = false
+  #fencing: Promise<CoordinationError> | undefined
+  #lookUnderWay = false
+  #resigning: Promise<ResignOutcome> | undefined
+  #ended: CoordinationError | undefined
+  #nextFallback: number
+
+  /** @internal Made by the client from a term that was won. `onEnd` is called once, when the term has ended. */
+  constructor(services: Services, won: WonTerm, onEnd: () => void) {
+    const { runtime, settings } = services
+    this.role = won.role
+    this.memberId = settings.memberId
+    this.token = won.token
+    this.term = won.term
+    this.#services = services
+    this.#won = won
+    this.#onEnd = onEnd
+    this.#deadline = won.deadline
+    this.#confirmedAt = runtime.monotonicNow()
+    this.#clockOffset = clockOffset(runtime)
+    this.#lastLeaseOffset = won.term
+    // A first interval of a random part spreads the renewals of many roles over it.
+    this.#renewAt = this.#confirmedAt + won.policy.renewIntervalMs * (0.5 + runtime.random() / 2)
+    this.#nextFallback = Math.floor(runtime.random() * 2 ** 16)
+    this.#budget = new ByteBudget(settings.maxQueuedBytes)
+    this.#lane = new Lane(() => this.#urgentJob())
+    const unlistenLog = won.log.listen(won.role, {
+      changed: () => this.#changed(),
+      logWentBack: (found, expected) =>
+        this.#end(
+          coordinationError(
+            'TOPIC',
+            `Topic '${settings.topic}' went back: a partition that was read to ${expected} now ends at ${found}; was it deleted and made again?`,
+            { topic: settings.topic, setting: 'end', found: String(found), wanted: `at least ${expected}` },
+          ),
+        ),
+    })
+    this.#unlisten = [unlistenLog, services.clockWatch.listen(() => this.#renewNow())]
+  }
+
+  /** @internal Starts the renewals; called once, when the client knows of the handle. */
+  begin(): void {
+    this.#armTimers()
+    this.#changed()
+  }
+
+  /** Aborts once, when the term has ended or `lead`'s caller aborts; `signal.reason` is the error. */
+  get signal(): AbortSignal {
+    return this.#work.signal
+  }
+
+  /**
+   * For how long, in ms, this process may still take itself for the leader; 0 when the term has ended. Reads the clock, so it is right
+   * even in a tick that blocked. After the machine was suspended it is 0 until a renewal is answered.
+   */
+  remainingMs(): number {
+    if (this.#ended !== undefined || this.#fencing !== undefined) return 0
+    if (this.#clockJumped()) {
+      this.#renewNow()
+      return 0
+    }
+    return Math.max(0, this.#deadline - this.#services.runtime.monotonicNow())
+  }
+
+  /**
+   * Writes a record as a guarded write: resolves with the offsets of its messages after their transaction was committed under this
+   * token. Calls that wait at the same time share a transaction, in call order.
+   *
+   * @throws `FENCED`, `LEASE_EXPIRED`, `TERM_ENDED`, `SUPERSEDED`, `RESIGNED` when the term has ended; `REFUSED` where the broker refuses
+   * this record; `CONFIG` for a bad field; `COMMIT_UNKNOWN`, `TRANSACTION_ABORTED`.
+   */
+  async send(record: GuardedRecord): Promise<readonly RecordPosition[]> {
+    this.#throwIfClosed('send')
+    const prepared = this.#prepare(record)
+    const release = await this.#budget.take(prepared.bytes, this.#over.signal)
+    try {
+      this.#throwIfClosed('send')
+      return await new Promise((resolve, reject) => {
+        const { last } = this.#lane
+        const group =
+          last instanceof GroupCommit && last.fits(prepared.bytes) ? last : new GroupCommit(this.#committer())
+        group.add({ prepared, fallback: this.#nextFallback++, resolve, reject })
+        if (group !== last) this.#lane.add(group)
+      })
+    } finally {
+      release()
+    }
+  }
+
+  /**
+   * Runs `work` in one transaction: begun at its first send, committed when it returns, aborted when it throws; its own error is
+   * rethrown. A transaction that `work` left empty carries the lease, so success always means that the broker checked the token (I2).
+   *
+   * It has until `timeoutMs`, and never longer than leaves room for a renewal; then the transaction is aborted.
+   *
+   * @throws as `send`; `TRANSACTION_ABORTED` when the budget passed.
+   */
+  async transact<T>(
+    work: (transaction: TransactionScope) => Promise<T>,
+    options: { timeoutMs?: number } = {},
+  ): Promise<T> {
+    this.#throwIfClosed('transact')
+    const { timeoutMs } = options
+    if (timeoutMs !== undefined && (!Number.isFinite(timeoutMs) || timeoutMs <= 0)) {
+      throw coordinationError('CONFIG', `timeoutMs is ${timeoutMs}, wanted a positive number of milliseconds`, {
+        option: 'timeoutMs',
+      })
+    }
+    return await new Promise<T>((resolve, reject) => {
+      this.#lane.add({
+        run: () => this.#runWork(work, timeoutMs ?? Number.POSITIVE_INFINITY).then(resolve, reject),
+        refuse: reject,
+      })
+    })
+  }
+
+  /**
+   * Renews the lease now, and resolves only if the broker accepted the token after this call: the barrier before an action outside
+   * Kafka.
+   *
+   * @throws as `send`.
+   */
+  renew(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#throwIfClosed('renew')
+      this.#renewers.push({ resolve, reject })
+      this.#lane.wake()
+    })
+  }
+
+  /**
+   * Gives the role up: refuses new writes, finishes those that wait, mints once more so that the old token is dead, and writes the
+   * tombstones that let the next member lead at once. Never throws after a loss.
+   */
+  resign(): Promise<ResignOutcome> {
+    if (this.#inTransaction.getStore() === true) {
+      return Promise.reject(
+        coordinationError('TRANSACTION_ABORTED', 'resign() was called inside transact(); call it after', {
+          role: this.role,
+        }),
+      )
+    }
+    this.#resigning ??= this.#resign()
+    return this.#resigning
+  }
+
+  /** Resigns; never throws after a loss. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.resign()
+  }
+
+  /** The fields that name this term, 64-bit numbers as text. */
+  toJSON(): { role: string; memberId: string; token: string; term: string } {
+    return { role: this.role, memberId: this.memberId, token: this.token.toString(), term: this.term.toString() }
+  }
+
+  /** @internal Aborts `signal` while the term goes on: the caller of `lead` wants the work to stop. */
+  abortWork(reason: unknown): void {
+    this.#work.abort(reason)
+  }
+
+  /** @internal Why the term ended, or undefined while it goes on. */
+  get ended(): CoordinationError | undefined {
+    return this.#ended
+  }
+
+  /** @internal Length of a lease of this term, in ms. */
+  get leaseMs(): number {
+    return this.#won.policy.leaseMs
+  }
+
+  /** @internal Ends the term without a word to the cluster: the client is closed. */
+  abandon(error: CoordinationError): void {
+    this.#end(error)
+  }
+
+  #details(): TermDetails {
+    return { role: this.role, member: this.memberId, token: this.token.toString(), term: this.term }
+  }
+
+  #fields(): { role: string; member: string; token: string; term: string } {
+    return { role: this.role, member: this.memberId, token: this.token.toString(), term: this.term.toString() }
+  }
+
+  #throwIfClosed(call: string): void {
+    if (this.#inTransaction.getStore() === true) {
+      throw coordinationError(
+        'TRANSACTION_ABORTED',
+        `${call}() was called inside transact() of '${this.role}'; use the transaction it was given`,
+        { role: this.role },
+      )
+    }
+    this.#throwIfEnded()
+    if (this.#resigning !== undefined) throw this.#resignedError()
+  }
+
+  #throwIfEnded(): void {
+    if (this.#ended === undefined && this.#fencing === undefined) this.#endIfExpired()
+    if (this.#ended !== undefined) throw this.#ended
+  }
+
+  #resignedError(): CoordinationError {
+    return coordinationError('RESIGNED', `The leadership of '${this.role}' was resigned`, this.#details())
+  }
+
+  #prepare(record: GuardedRecord): PreparedSend {
+    const { settings, runtime } = this.#services
+    const stamp = settings.stampRecords ? stampHeaders({ role: this.role, term: this.term, token: this.token }) : []
+    const prepared = prepareSend(record, stamp, runtime)
+    if (prepared.topic === settings.topic) {
+      throw coordinationError(
+        'CONFIG',
+        `topic '${settings.topic}' is the coordination topic; guarded records go elsewhere`,
+        {
+          option: 'topic',
+        },
+      )
+    }
+    return prepared
+  }
+
+  #committer(): GroupCommitter {
+    return {
+      commit: async (entries) => {
+        const offsets = await this.#inOneTransaction(this.#budgetDeadline(), async (transaction, bound) => {
+          const ride = this.#renewalIsHalfDue() ? [this.#leaseEntry()] : []
+          return await transaction.send([...entries, ...ride], bound)
+        })
+        return offsets
+      },
+      partitionCount: (topic) => this.#partitionCount(topic),
+    }
+  }
+
+  #partitionCount(topic: string): Promise<number> {
+    const { metadata, runtime, settings } = this.#services
+    const deadline = Math.min(this.#budgetDeadline(), runtime.monotonicNow() + settings.requestTimeoutMs)
+    return partitionCountOf(metadata, topic, deadline)
+  }
+
+  /** The last instant at which a transaction may still be at work, so that a renewal has the rest of the lease. */
+  #budgetDeadline(): number {
+    const { leaseMs, renewIntervalMs } = this.#won.policy
+    return this.#deadline - (leaseMs - renewIntervalMs) / 3
+  }
+
+  #renewalIsHalfDue(): boolean {
+    return this.#services.runtime.monotonicNow() >= this.#renewAt - this.#won.policy.renewIntervalMs / 2
+  }
+
+  #leaseEntry(): PartitionRecords {
+    const { runtime, settings } = this.#services
+    const { policy, incarnation } = this.#won
+    const record = leaseRecord(
+      { role: this.role, memberId: this.memberId, incarnation },
+      { token: this.token, term: this.term, leaseMs: policy.leaseMs },
+      runtime,
+    )
+    return { topic: settings.topic, partition: this.#won.log.partitionOf(this.role), records: [record] }
+  }
+
+  async #runWork<T>(work: (transaction: TransactionScope) => Promise<T>, timeoutMs: number): Promise<T> {
+    const { runtime, diagnostics } = this.#services
+    const until = Math.min(this.#budgetDeadline(), runtime.monotonicNow() + timeoutMs)
+    return await this.#inOneTransaction(until, async (transaction, bound) => {
+      const scope = new GuardedTransaction(this.role, transaction, bound, {
+        prepare: (record) => this.#prepare(record),
+        partitionCount: (topic) => this.#partitionCount(topic),
+        fallback: () => this.#nextFallback++,
+        explain: (error) => this.#explain(error),
+      })
+      const halfway = runtime.setTimer((until - runtime.monotonicNow()) / 2, () =>
+        diagnostics.warn(this.#fields(), 'a transact() callback has used half of its budget'),
+      )
+      try {
+        return await scope.run(() => this.#inTransaction.run(true, () => work(scope)), runtime)
+      } finally {
+        halfway.cancel()
+      }
+    }).catch(async (error: unknown) => {
+      throw await this.#explain(error)
+    })
+  }
+
+  /** What the caller of a failed send or transaction is told. */
+  async #explain(error: unknown): Promise<unknown> {
+    if (!(error instanceof TransactionFailure)) return error
+    if (error.reason.kind === 'fenced') return await this.#fence()
+    const refusal = error.reason.kind === 'refused' ? error.reason.refusals[0] : undefined
+    if (refusal !== undefined) return refusedError(refusal)
+    this.#endIfExpired()
+    if (this.#ended !== undefined) return this.#ended
+    if (isHopeless(error.cause)) return error.cause
+    return coordinationError(
+      'TRANSACTION_ABORTED',
+      `A transaction of '${this.role}' was aborted: ${error.message}`,
+      { role: this.role },
+      { cause: error.cause ?? error },
+    )
+  }
+
+  /**
+   * One transaction of the lane: `fill` writes, then it is committed; what fails is aborted. It carries the lease when it is empty or a
+   * renewal is more than half due. A tainted epoch ends the term, with the true outcome reported (I9).
+   */
+  async #inOneTransaction<T>(until: number, fill: (transaction: Transaction, bound: Bound) => Promise<T>): Promise<T> {
+    this.#throwIfEnded()
+    const { runtime, settings, transactions, diagnostics } = this.#services
+    const startedAt = runtime.monotonicNow()
+    const transaction = new Transaction(transactions, this.#won.epoch)
+    const partition = this.#won.log.partitionOf(this.role)
+    let outcome = 'aborted'
+    try {
+      const result = await fill(transaction, { deadline: Math.min(until, this.#deadline) })
+      const carried = transaction.enlistedAt(settings.topic, partition) !== undefined
+      if (!carried && (!transaction.begun || this.#renewalIsHalfDue())) {
+        await transaction.send([this.#leaseEntry()], { deadline: this.#deadline })
+      }
+      this.#throwIfEnded()
+      await transaction.end(true, { deadline: this.#deadline })
+      outcome = 'committed'
+      const enlistedAt = transaction.enlistedAt(settings.topic, partition)
+      const leaseOffset = transaction.lastOffset(settings.topic, partition)
+      if (enlistedAt !== undefined && leaseOffset !== undefined) this.#confirm(enlistedAt, leaseOffset, startedAt)
+      return result
+    } catch (error) {
+      throw await this.#abort(transaction, error)
+    } finally {
+      diagnostics.tell('transaction', {
+        ...this.#fields(),
+        outcome,
+        records: transaction.recordCount,
+        durationMs: runtime.monotonicNow() - startedAt,
+      })
+      const { taint } = this.#won.epoch
+      if (taint !== undefined && this.#fencing === undefined) this.#end(this.#termEnded(taint))
+    }
+  }
+
+  #termEnded(why: string, cause?: unknown): CoordinationError {
+    return coordinationError(
+      'TERM_ENDED',
+      `The term of '${this.role}' ended, because ${why}; contend again`,
+      this.#details(),
+      { cause },
+    )
+  }
+
+  /** Ends what `error` broke off, and returns what the caller is told. */
+  async #abort(transaction: Transaction, error: unknown): Promise<unknown> {
+    if (error instanceof TransactionFailure) {
+      if (error.reason.kind === 'fenced') return await this.#fence()
+      if (error.reason.kind === 'commit-unknown') {
+        const unknown = coordinationError('COMMIT_UNKNOWN', error.message, { role: this.role }, { cause: error })
+        this.#end(this.#termEnded('a commit was not answered for certain', unknown))
+        return unknown
+      }
+    }
+    this.#endIfExpired()
+    if (this.#ended === undefined && this.#fencing === undefined) {
+      try {
+        await transaction.end(false, { deadline: this.#deadline })
+      } catch (abortError) {
+        if (abortError instanceof TransactionFailure && abortError.reason.kind === 'fenced') {
+          const fenced = await this.#fence()
+          return error instanceof TransactionFailure ? fenced : error
+        }
+        this.#endIfExpired()
+        if (this.#ended === undefined) this.#end(this.#termEnded('an abort was not answered', abortError))
+      }
+    }
+    if (!(error instanceof TransactionFailure)) return error
+    if (this.#fencing !== undefined) return await this.#fencing
+    // A group commit sorts its senders out by the refusal itself.
+    return error.reason.kind === 'refused' ? error : await this.#explain(error)
+  }
+
+  #urgentJob(): Job | undefined {
+    if (this.#ended !== undefined || this.#fencing !== undefined) return undefined
+    const { runtime } = this.#services
+    if (this.#renewers.length === 0 && runtime.monotonicNow() < this.#renewAt && !this.#clockJumped()) return undefined
+    const renewers = this.#renewers.splice(0)
+    const refuse = (error: unknown): void => {
+      for (const { reject } of renewers) reject(error)
+    }
+    return { run: () => this.#renewOnce(renewers, refuse), refuse }
+  }
+
+  async #renewOnce(renewers: readonly { resolve(): void }[], refuse: (error: unknown) => void): Promise<void> {
+    const { runtime } = this.#services
+    try {
+      await this.#inOneTransaction(this.#deadline, async () => undefined)
+      this.#renewFailures = 0
+      for (const { resolve } of renewers) resolve()
+    } catch (error) {
+      refuse(error)
+      if (isHopeless(error) && isCoordinationError(error)) this.#end(error)
+      // Nothing was lost yet: there is time until the deadline, and the next try has it.
+      this.#renewAt = runtime.monotonicNow() + backoffMs(runtime, this.#renewFailures++)
+      this.#armTimers()
+    }
+  }
+
+  /** A committed lease: the deadline counts from the moment before it was first sent, which is earlier than anybody else saw it. */
+  #confirm(enlistedAt: number, leaseOffset: bigint, startedAt: number): void {
+    const { runtime, diagnostics } = this.#services
+    const { leaseMs, renewIntervalMs } = this.#won.policy
+    this.#deadline = Math.max(this.#deadline, enlistedAt + leaseMs)
+    if (leaseOffset > this.#lastLeaseOffset) this.#lastLeaseOffset = leaseOffset
+    this.#confirmedAt = runtime.monotonicNow()
+    this.#clockOffset = clockOffset(runtime)
+    this.#renewAt = startedAt + renewIntervalMs
+    this.#warned = false
+    this.#armTimers()
+    diagnostics.tell('renewed', {
+      ...this.#fields(),
+      durationMs: this.#confirmedAt - startedAt,
+      remainingMs: this.#deadline - this.#confirmedAt,
+    })
+  }
+
+  #clockJumped(): boolean {
+    const { runtime } = this.#services
+    return Math.abs(clockOffset(runtime) - this.#clockOffset) > clockJumpMs
+  }
+
+  #renewNow(): void {
+    if (this.#ended !== undefined || this.#resigning !== undefined) return
+    this.#renewAt = Math.min(this.#renewAt, this.#services.runtime.monotonicNow())
+    this.#lane.wake()
+  }
+
+  #armTimers(): void {
+    if (this.#ended !== undefined) return
+    const { runtime } = this.#services
+    this.#renewTimer?.cancel()
+    this.#renewTimer =
+      this.#resigning === undefined
+        ? runtime.setTimer(this.#renewAt - runtime.monotonicNow(), () => this.#lane.wake())
+        : undefined
+    this.#deadlineTimer?.cancel()
+    const warnAt = this.#warned
+      ? this.#deadline
+      : Math.min(this.#deadline, this.#confirmedAt + this.#won.policy.leaseMs / 2)
+    this.#deadlineTimer = runtime.setTimer(warnAt - runtime.monotonicNow(), () => this.#deadlineIsNear())
+  }
+
+  #deadlineIsNear(): void {
+    const { runtime, diagnostics } = this.#services
+    this.#endIfExpired()
+    if (this.#ended !== undefined) return
+    if (!this.#warned && runtime.monotonicNow() >= this.#confirmedAt + this.#won.policy.leaseMs / 2) {
+      this.#warned = true
+      diagnostics.tell('renewal-late', {
+        ...this.#fields(),
+        sinceConfirmedMs: runtime.monotonicNow() - this.#confirmedAt,
+      })
+    }
+    this.#armTimers()
+  }
+
+  #endIfExpired(): void {
+    if (this.#ended !== undefined || this.#fencing !== undefined) return
+    if (this.#services.runtime.monotonicNow() < this.#deadline) return
+    this.#end(
+      coordinationError(
+        'LEASE_EXPIRED',
+        `The lease of '${this.role}' ran out without a confirmed renewal; stop, or contend again`,
+        this.#details(),
+      ),
+    )
+  }
+
+  /** Runs in the tick in which records of the role were folded. */
+  #changed(): void {
+    if (this.#ended !== undefined || this.#fencing !== undefined) return
+    const state = this.#won.log.stateOf(this.role)
+    const seen = state === undefined ? undefined : this.#lossSeen(state)
+    switch (seen?.kind) {
+      case 'superseded':
+        this.#end(supersededError(this.role, this.memberId, seen.by))
+        break
+      case 'fenced':
+        // The seal of a resignation is followed by our own tombstone.
+        if (this.#resigning === undefined) this.#end(this.#fencedError('takeover', seen.successor))
+        break
+      case 'look':
+        void this.#lookAtCandidates()
+        break
+      case 'renew':
+        this.#renewNow()
+        break
+      case undefined:
+        break
+    }
+  }
+
+  #lossSeen(state: RoleState): LossSeen | undefined {
+    return lossSeen(state, {
+      token: this.token,
+      lastLeaseOffset: this.#lastLeaseOffset,
+      memberId: this.memberId,
+      incarnation: this.#won.incarnation,
+    })
+  }
+
+  async #lookAtCandidates(): Promise<void> {
+    if (this.#lookUnderWay) return
+    this.#lookUnderWay = true
+    try {
+      const look = await this.#services.minting.look(this.role, { deadline: this.#deadline, signal: this.#over.signal })
+      this.#won.log.applyLook(this.role, look)
+    } catch {
+      // The term goes on or ends without it: the broker decides at the next renewal.
+      this.#renewNow()
+    } finally {
+      this.#lookUnderWay = false
+    }
+  }
+
+  #fencedError(reason: FencedReason, successor: Successor | undefined): CoordinationError {
+    const words = {
+      takeover: 'another member leads',
+      'transaction-timeout': 'a transaction outlived its timeout and the coordinator aborted it',
+      'external-mint': 'somebody minted the transactional id',
+      unknown: 'nobody answered why',
+    }
+    const details = { ...this.#details(), reason }
+    return coordinationError(
+      'FENCED',
+      `The broker no longer accepts the token ${this.token} of '${this.role}': ${words[reason]}`,
+      successor === undefined
+        ? details
+        : {
+            ...details,
+            successor: { member: successor.member, token: successor.token.toString(), term: successor.term },
+          },
+    )
+  }
+
+  /** After a fenced answer: sends nothing more, finds out why within a second, ends the term. */
+  #fence(): Promise<CoordinationError> {
+    if (this.#ended !== undefined) return Promise.resolve(this.#ended)
+    this.#fencing ??= this.#investigate().then((error) => {
+      this.#end(error)
+      return this.#ended ?? error
+    })
+    return this.#fencing
+  }
+
+  async #investigate(): Promise<CoordinationError> {
+    const { runtime, minting } = this.#services
+    const bound: Bound = { deadline: runtime.monotonicNow() + investigationMs }
+    try {
+      await this.#won.log.readToEnd(this.role, bound)
+      let state = this.#won.log.stateOf(this.role)
+      let seen = state === undefined ? undefined : this.#lossSeen(state)
+      if (seen?.kind !== 'fenced' && seen?.kind !== 'superseded') {
+        const look = await minting.look(this.role, bound)
+        this.#won.log.applyLook(this.role, look)
+        state = this.#won.log.stateOf(this.role)
+        seen = state === undefined ? undefined : this.#lossSeen(state)
+        if (seen?.kind !== 'fenced' && seen?.kind !== 'superseded') {
+          return this.#fencedError(isOwnAbort(look, this.token) ? 'transaction-timeout' : 'external-mint', undefined)
+        }
+      }
+      if (seen.kind === 'superseded') return supersededError(this.role, this.memberId, seen.by)
+      return this.#fencedError('takeover', seen.successor)
+    } catch {
+      return this.#fencedError('unknown', undefined)
+    }
+  }
+
+  #end(error: CoordinationError): void {
+    if (this.#ended !== undefined) return
+    this.#ended = error
+    this.#renewTimer?.cancel()
+    this.#deadlineTimer?.cancel()
+    for (const unlisten of this.#unlisten) unlisten()
+    this.#lane.stop(error)
+    for (const { reject } of this.#renewers.splice(0)) reject(error)
+    if (error.code !== 'RESIGNED') {
+      rememberEndedToken(this.#services, this.role, this.token)
+      this.#services.diagnostics.tell('lost', { ...this.#fields(), code: error.code, error })
+    }
+    this.#over.abort(error)
+    this.#work.abort(error)
+    if (error.code !== 'RESIGNED') this.#onEnd()
+  }
+
+  async #resign(): Promise<ResignOutcome> {
+    const { runtime, diagnostics } = this.#services
+    const startedAt = runtime.monotonicNow()
+    // In this tick, so that nothing slips in between: intake is stopped by `#resigning`, which the caller sets.
+    await Promise.resolve()
+    if (this.#ended !== undefined) return 'already-ended'
+    this.#armTimers()
+    const outcome = await this.#sealAndBury()
+    if (outcome === 'resigned') this.#onEnd()
+    diagnostics.tell('resigned', { ...this.#fields(), durationMs: runtime.monotonicNow() - startedAt, outcome })
+    return outcome
+  }
+
+  async #sealAndBury(): Promise<ResignOutcome> {
+    const { minting, coordinators } = this.#services
+    await this.#lane.drained()
+    if (this.#ended !== undefined) return 'already-ended'
+    const bound: Bound = { deadline: this.#deadline }
+    let sealed: Awaited<ReturnType<typeof mintExpecting>>
+    try {
+      const turn = await minting.takeTurn(this.role, 'seal', bound)
+      try {
+        sealed = await mintExpecting(coordinators, this.role, this.token, this.#won.policy.transactionTimeoutMs, bound)
+      } finally {
+        turn.release()
+      }
+    } catch (error) {
+      this.#endIfExpired()
+      if (this.#ended === undefined) this.#end(this.#termEnded('the seal of its resignation was not answered', error))
+      return 'already-ended'
+    }
+    if (sealed === undefined) {
+      await this.#fence()
+      return 'already-ended'
+    }
+    this.#end(this.#resignedError())
+    await this.#bury(FencingToken.of(sealed.producerId, sealed.producerEpoch)).catch((error: unknown) => {
+      // The token is dead and the role waits for the lease to expire.
+      this.#services.diagnostics.warn(
+        { ...this.#fields(), err: error },
+        'the tombstone of a resignation was not confirmed',
+      )
+    })
+    return 'resigned'
+  }
+
+  /** Under the sealed pair, one transaction: the lease's tombstone and, unless a later process owns it, the registration's. */
+  async #bury(sealed: FencingToken): Promise<void> {
+    const { runtime, settings, transactions } = this.#services
+    const { log, incarnation } = this.#won
+    const bound: Bound = { deadline: this.#deadline }
+    const state = log.stateOf(this.role)
+    const present = state === undefined ? undefined : registrationOf(state, this.memberId)
+    const isOwn = present?.incarnation !== undefined && compareIncarnations(present.incarnation, incarnation) === 0
+    const records = [
+      leaseTombstone({ role: this.role, memberId: this.memberId, incarnation }, runtime),
+      ...(isOwn ? [registrationTombstone(this.role, this.memberId, runtime)] : []),
+    ]
+    const transaction = new Transaction(transactions, producerEpoch(this.role, sealed))
+    await transaction.send([{ topic: settings.topic, partition: log.partitionOf(this.role), records }], bound)
+    await transaction.end(true, bound)
+  }
+}
