@@ -97,7 +97,7 @@ describeWithBrokers('one node', () => {
       'broker.session.timeout.ms': '2000',
       'broker.heartbeat.interval.ms': '300',
     }
-    cluster = await startCluster({ nodes: 1, transactionVersion: 0, overrides })
+    cluster = await startCluster({ nodes: 1, transactionVersion: 0, overrides, saslUsers: { alice: 'secret' } })
   })
   afterAll(() => cluster?.stop())
 
@@ -128,6 +128,21 @@ describeWithBrokers('one node', () => {
     })
     expect(values).toEqual([[['message.max.bytes', '4242424']]])
     connection.close()
+  })
+
+  test('takes the named users on the SASL listener, and nobody else', async () => {
+    const client = (password: string): Kafka =>
+      new Kafka({
+        brokers: [`127.0.0.1:${cluster.nodes[0]?.saslPort}`],
+        sasl: { mechanism: 'plain', username: 'alice', password },
+        logLevel: logLevel.NOTHING,
+        retry: { retries: 0 },
+      })
+    const admin = client('secret').admin()
+    await admin.connect()
+    expect((await admin.describeCluster()).brokers.map(({ port }) => port)).toEqual([cluster.nodes[0]?.saslPort])
+    await admin.disconnect()
+    await expect(client('guess').admin().connect()).rejects.toThrow('authentication')
   })
 
   test('is silent while paused and answers what it was asked meanwhile when resumed', async () => {

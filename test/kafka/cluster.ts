@@ -28,6 +28,11 @@ export interface KafkaKind {
 export interface KafkaClusterOptions extends KafkaKind {
   /** Broker settings by Kafka's names, over the harness's own. */
   readonly overrides?: Readonly<Record<string, string>>
+  /**
+   * Users and their passwords: opens a second listener on each node, `saslPort`, that takes them by SASL/PLAIN without TLS.
+   * Its settings go by `listener.name.sasl.plain.` in `overrides`, such as `connections.max.reauth.ms`.
+   */
+  readonly saslUsers?: Readonly<Record<string, string>>
   /** Arguments for `java` in place of the harness's, which are chosen for a fast start and not for throughput. */
   readonly jvmArguments?: readonly string[]
 }
@@ -36,6 +41,8 @@ export interface KafkaClusterOptions extends KafkaKind {
 export interface KafkaNode {
   readonly id: number
   readonly port: number
+  /** Port of the SASL listener; undefined without `saslUsers`. */
+  readonly saslPort: number | undefined
   /** Of the running process, or of the last one. */
   readonly pid: number
   /** SIGKILL; resolves when the process is gone. */
@@ -86,22 +93,26 @@ export async function startCluster(options: KafkaClusterOptions): Promise<KafkaC
     )
   }
   const artifacts = await kafkaArtifacts(version)
-  const folder = mkdtempSync(join(tmpdir(), 'mandate-kafka-'))
-  const ports = await freePorts(options.nodes * 2)
+  const folder = mkdtempSync(join(tmpdir(), `mandate-kafka-${process.pid}-`))
+  const ports = await freePorts(options.nodes * 3)
   const ids = Array.from({ length: options.nodes }, (_, index) => index + 1)
-  const portOf = (index: number): number => ports[index] ?? 0
-  const voters = ids.map((id, index) => `${id}@127.0.0.1:${portOf(options.nodes + index)}`).join(',')
+  const portsOf = (index: number): BrokerPorts => {
+    const [port = 0, controller = 0, sasl = 0] = ports.slice(index * 3)
+    return { port, controller, sasl: options.saslUsers === undefined ? undefined : sasl }
+  }
+  const voters = ids.map((id, index) => `${id}@127.0.0.1:${portsOf(index).controller}`).join(',')
   const feature = featureExists ? ['--feature', `transaction.version=${options.transactionVersion}`] : []
   const nodes = ids.map((id, index) => {
     const settings = {
       ...commonSettings(options.nodes, voters),
-      ...nodeSettings(id, portOf(index), portOf(options.nodes + index), join(folder, `${id}`, 'data')),
+      ...nodeSettings(id, portsOf(index), join(folder, `${id}`, 'data')),
+      ...saslSettings(options.saslUsers),
       ...options.overrides,
     }
     const jvmArguments = options.jvmArguments ?? fastStartArguments
     return new BrokerProcess({
       id,
-      port: portOf(index),
+      ports: portsOf(index),
       folder: join(folder, `${id}`),
       artifacts,
       jvmArguments,
@@ -140,7 +151,7 @@ function commonSettings(nodes: number, voters: string): Record<string, string> {
     'controller.quorum.voters': voters,
     'controller.listener.names': 'CONTROLLER',
     'inter.broker.listener.name': 'PLAINTEXT',
-    'listener.security.protocol.map': 'CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT',
+    'listener.security.protocol.map': 'CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT',
     'default.replication.factor': `${nodes}`,
     'offsets.topic.num.partitions': `${internalPartitions}`,
     'offsets.topic.replication.factor': `${nodes}`,
@@ -155,18 +166,36 @@ function commonSettings(nodes: number, voters: string): Record<string, string> {
   }
 }
 
-function nodeSettings(id: number, port: number, controllerPort: number, dataFolder: string): Record<string, string> {
+interface BrokerPorts {
+  readonly port: number
+  readonly controller: number
+  readonly sasl: number | undefined
+}
+
+function nodeSettings(id: number, ports: BrokerPorts, dataFolder: string): Record<string, string> {
+  const clients = [`PLAINTEXT://127.0.0.1:${ports.port}`]
+  if (ports.sasl !== undefined) clients.push(`SASL://127.0.0.1:${ports.sasl}`)
   return {
     'node.id': `${id}`,
-    listeners: `PLAINTEXT://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}`,
-    'advertised.listeners': `PLAINTEXT://127.0.0.1:${port}`,
+    listeners: [...clients, `CONTROLLER://127.0.0.1:${ports.controller}`].join(','),
+    'advertised.listeners': clients.join(','),
     'log.dirs': dataFolder,
+  }
+}
+
+function saslSettings(users: Readonly<Record<string, string>> | undefined): Record<string, string> {
+  if (users === undefined) return {}
+  const entries = Object.entries(users).map(([name, password]) => `user_${name}="${password}"`)
+  const login = 'org.apache.kafka.common.security.plain.PlainLoginModule'
+  return {
+    'sasl.enabled.mechanisms': 'PLAIN',
+    'listener.name.sasl.plain.sasl.jaas.config': `${login} required ${entries.join(' ')};`,
   }
 }
 
 interface BrokerOptions {
   readonly id: number
-  readonly port: number
+  readonly ports: BrokerPorts
   readonly folder: string
   readonly artifacts: KafkaArtifacts
   readonly jvmArguments: readonly string[]
@@ -181,6 +210,7 @@ const clusterId = 'bWFuZGF0ZS1jbHVzdGVyLQ'
 class BrokerProcess implements KafkaNode {
   readonly id: number
   readonly port: number
+  readonly saslPort: number | undefined
   readonly #options: BrokerOptions
   readonly #logPath: string
   #child: ChildProcess | undefined
@@ -189,7 +219,8 @@ class BrokerProcess implements KafkaNode {
 
   constructor(options: BrokerOptions) {
     this.id = options.id
-    this.port = options.port
+    this.port = options.ports.port
+    this.saslPort = options.ports.sasl
     this.#options = options
     this.#logPath = join(options.folder, 'broker.log')
   }

@@ -85,6 +85,7 @@ async function ask(kind: SharedKind): Promise<SharedCluster> {
     return {
       id,
       port,
+      saslPort: undefined,
       get pid() {
         return answer.nodes.find((node) => node.id === id)?.pid ?? 0
       },

@@ -162,9 +162,11 @@ export class FrameProxy {
 
   /** Resolves with the next request of an API that arrives from now on, or with the n-th from now on. */
   seen(api: ApiKeyName, n: number = 1): Promise<ProxiedRequest> {
-    return new Promise((resolve, reject) => {
+    const seen = new Promise<ProxiedRequest>((resolve, reject) => {
       this.#waiters.add({ api, n: this.count(api) + n, resolve, reject })
     })
+    seen.catch(ignoredUnlessAwaited)
+    return seen
   }
 
   /**
@@ -274,6 +276,9 @@ export class FrameProxy {
   }
 }
 
+/** What a test did not wait for does not fail it: an answer that it lost on purpose, a request that never came. */
+function ignoredUnlessAwaited(): void {}
+
 function activeRule(match: RequestMatch, fault: Fault): ActiveRule {
   const treated: ProxiedRequest[] = []
   const waiters = new Set<{ n: number; resolve: (request: ProxiedRequest) => void; reject: (error: Error) => void }>()
@@ -284,7 +289,9 @@ function activeRule(match: RequestMatch, fault: Fault): ActiveRule {
     hit(n = 1) {
       const already = treated[n - 1]
       if (already !== undefined) return Promise.resolve(already)
-      return new Promise((resolve, reject) => waiters.add({ n, resolve, reject }))
+      const hit = new Promise<ProxiedRequest>((resolve, reject) => waiters.add({ n, resolve, reject }))
+      hit.catch(ignoredUnlessAwaited)
+      return hit
     },
     release() {
       for (const request of treated) request.release()
@@ -408,8 +415,7 @@ class ProxiedConnection {
       answer = resolve
       lost = reject
     })
-    // Most tests do not look at the answer, and its loss is not their failure.
-    answered.catch(() => {})
+    answered.catch(ignoredUnlessAwaited)
     const released = new Promise<void>((resolve) => {
       release = resolve
     })

@@ -299,6 +299,8 @@ interface Waiting {
 
 /** A plain connection to one broker. Requests may be under way together; they are matched by correlation id. */
 export class WireConnection {
+  /** Resolves when the connection has ended, by whichever side. */
+  readonly closed: Promise<void>
   readonly #socket: Socket
   readonly #waiting = new Map<number, Waiting>()
   #correlationId = 0
@@ -310,7 +312,12 @@ export class WireConnection {
       for (const frame of splitter.push(chunk)) this.#answer(frame)
     })
     socket.on('error', (error) => this.#fail(error))
-    socket.on('close', () => this.#fail(new Error('The broker closed the connection')))
+    this.closed = new Promise((resolve) => {
+      socket.on('close', () => {
+        this.#fail(new Error('The broker closed the connection'))
+        resolve()
+      })
+    })
   }
 
   /** Connects, or rejects with the socket's error. */
