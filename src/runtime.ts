@@ -19,7 +19,10 @@ export interface Runtime {
   monotonicNow(): number
   /** Milliseconds since 1970 on the wall clock, which may jump. */
   wallNow(): number
-  /** Calls `callback` once after `delayMs` (at least 0). A timer that is set keeps the process alive. */
+  /**
+   * Calls `callback` once, when `monotonicNow` has advanced by at least `delayMs`, never earlier. A timer that is set keeps the process
+   * alive.
+   */
   setTimer(delayMs: number, callback: () => void): Timer
   /** `length` random bytes, fit for identities. */
   randomBytes(length: number): Uint8Array
@@ -36,7 +39,17 @@ export const systemRuntime: Runtime = {
   monotonicNow: () => performance.now(),
   wallNow: () => Date.now(),
   setTimer(delayMs, callback) {
-    const handle = setTimeout(callback, Math.min(Math.max(delayMs, 0), longestTimerMs))
+    const dueAt = performance.now() + delayMs
+    let handle: NodeJS.Timeout
+    const arm = (): void => {
+      handle = setTimeout(fire, Math.min(Math.max(Math.ceil(dueAt - performance.now()), 0), longestTimerMs))
+    }
+    // Node counts whole milliseconds from a clock that it reads once per turn, so a timeout can come a little early.
+    const fire = (): void => {
+      if (performance.now() >= dueAt) callback()
+      else arm()
+    }
+    arm()
     return { cancel: () => clearTimeout(handle) }
   },
   randomBytes: (length) => new Uint8Array(randomBytes(length)),

@@ -6,6 +6,7 @@
 import { transportError } from '../cluster/coordinator.js'
 import type { LookAnswer } from '../cluster/mint.js'
 import type { Bound } from '../cluster/schedule.js'
+import { concurrentTransactionsDelayMs, pause } from '../cluster/schedule.js'
 import type { Authority } from '../election/authority.js'
 import { authorityOf } from '../election/authority.js'
 import type { RoleState } from '../election/role-state.js'
@@ -22,6 +23,9 @@ interface Observed {
   readonly look: LookAnswer
   readonly transactionVersion: number
 }
+
+/** How long an observer waits for the markers of a decided transaction. */
+const longestMarkerWaitMs = 1_000
 
 /** The state of a role as the log and the coordinator show it now. */
 export async function describeRole(services: Services, role: Role, bound: Bound): Promise<LeadershipStatus> {
@@ -50,22 +54,40 @@ export async function checkTokenOf(
   return authority
 }
 
+/**
+ * Observes until log and coordinator agree. A commit is decided before its marker can be read, so while the coordinator is
+ * writing markers (Prepare*) the log lags behind it; any other mismatch is looked at once more and then told as it is.
+ */
 async function observe(
   services: Services,
   role: Role,
   bound: Bound,
   tokenOf: (state: RoleState | undefined) => FencingToken | undefined,
 ): Promise<Observed & { readonly authority: Authority }> {
+  const { runtime } = services
+  const giveUpAt = Math.min(bound.deadline, runtime.monotonicNow() + longestMarkerWaitMs)
   try {
-    const first = await observeOnce(services, role, bound)
-    const authority = judge(first, tokenOf(first.state))
-    if (authority === 'current' || tokenOf(first.state) === undefined) return { ...first, authority }
-    const second = await observeOnce(services, role, bound)
-    return { ...second, authority: judge(second, tokenOf(second.state)) }
+    for (let attempt = 0; ; attempt++) {
+      const observed = await observeOnce(services, role, bound)
+      const token = tokenOf(observed.state)
+      const authority = judge(observed, token)
+      if (agrees(observed, authority)) return { ...observed, authority }
+      const isFinishing = observed.look.found && observed.look.state.startsWith('Prepare')
+      if (isFinishing ? runtime.monotonicNow() >= giveUpAt : attempt > 0) return { ...observed, authority }
+      if (isFinishing) await pause(runtime, concurrentTransactionsDelayMs(attempt), bound)
+    }
   } catch (error) {
     if (bound.signal?.aborted) throw bound.signal.reason
     throw transportError(error)
   }
+}
+
+/** Whether the look shows nothing that the log does not. */
+function agrees({ state, look }: Observed, authority: Authority): boolean {
+  if (authority === 'current') return true
+  const lease = state?.lease
+  if (lease === undefined || lease.kind === 'unreadable') return !look.found || look.state.startsWith('Complete')
+  return look.producerId === lease.header.producerId && look.producerEpoch === lease.header.producerEpoch
 }
 
 async function observeOnce(services: Services, role: Role, bound: Bound): Promise<Observed> {

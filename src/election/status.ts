@@ -61,7 +61,7 @@ export interface StatusContext {
   readonly observedAt: number
   /** The first registration of this process's incarnation for the role, if it has one. */
   readonly ownRegistration: Receipt | undefined
-  /** Monotonic ms at which the partition was first read to its end; undefined until then. What came later was watched live. */
+  /** Monotonic ms at which the partition was first read to its end; undefined until then. Only what came later was watched live. */
   readonly liveSince: number | undefined
   readonly authority: Authority
 }
@@ -82,7 +82,7 @@ export function leadershipStatus(state: RoleState | undefined, context: StatusCo
     })
   }
   const { now, ownRegistration, liveSince, authority } = context
-  const isDated = (liveSince !== undefined && lease.receivedAt >= liveSince) || ageIsProven(lease, ownRegistration)
+  const isDated = (liveSince !== undefined && lease.receivedAt > liveSince) || ageIsProven(lease, ownRegistration)
   const remainingMs = seenAt(lease, ownRegistration) + lease.lengthMs - now
   const isUnproven = remainingMs > 0 && !isDated
   const { grantedAt, deadline } = lease

@@ -159,7 +159,7 @@ export class Channel {
   }
 
   #dial(): void {
-    const link: Link = new Link(this.#options.brokers, this.#options.destination, {
+    const link: Link = new Link(this.#options.brokers, this.#runtime, this.#options.destination, {
       onDown: (cause) => this.#onDown(link, cause),
       onThrottle: (throttleMs) => this.#throttle(throttleMs),
     })

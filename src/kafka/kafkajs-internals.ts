@@ -47,12 +47,14 @@ export interface SocketFactoryArguments {
 export interface KafkajsConnection {
   readonly clientId: string | null
   readonly sasl: unknown
+  /** Milliseconds as a 64-bit number object; 0 = without an end. */
+  readonly sessionLifetime: object
+  readonly reauthenticationThreshold: number
   readonly requestQueue: KafkajsRequestQueue
   socketFactory: (options: SocketFactoryArguments) => Socket
   readonly logDebug: (message: string, extra?: object) => void
   logError: (message: string, extra?: object) => void
   nextCorrelationId(): number
-  isAuthenticated(): boolean
   authenticate(): Promise<void>
 }
 
@@ -123,7 +125,8 @@ export function connectionOf(pool: KafkajsConnectionPool): KafkajsConnection {
     logDebug: 'function',
     logError: 'function',
     nextCorrelationId: 'function',
-    isAuthenticated: 'function',
+    sessionLifetime: 'object',
+    reauthenticationThreshold: 'number',
     authenticate: 'function',
   })
   part(connection, 'requestQueue', {
@@ -139,7 +142,7 @@ export function connectionOf(pool: KafkajsConnectionPool): KafkajsConnection {
   return connection
 }
 
-type MemberTypes = Readonly<Record<string, 'function' | 'object' | 'boolean'>>
+type MemberTypes = Readonly<Record<string, 'function' | 'object' | 'boolean' | 'number'>>
 
 /** `owner[name]` after checking that it has members of these types: the one place that believes in a shape. */
 function part<Part>(owner: unknown, name: string, members: MemberTypes): Part {

@@ -8,6 +8,7 @@
  */
 import type { Socket } from 'node:net'
 import { type Node, RequestFailure } from '../cluster/connection.js'
+import type { Runtime } from '../runtime.js'
 import {
   connectionOf,
   type KafkajsBroker,
@@ -46,6 +47,7 @@ const refusedCredentials: readonly unknown[] = [unsupportedSaslMechanism, illega
 /** A socket to a broker. `open` it once, then `send`. */
 export class Link {
   readonly #brokers: KafkajsBrokerPool
+  readonly #runtime: Runtime
   readonly #destination: Destination
   readonly #observer: LinkObserver
   #connection: KafkajsConnection | undefined
@@ -54,9 +56,12 @@ export class Link {
   #socket: Socket | undefined
   #address: string
   #downBecause: Error | undefined
+  /** When the SASL credentials must be renewed, on the monotonic clock. */
+  #authenticationDueAt = Number.POSITIVE_INFINITY
 
-  constructor(brokers: KafkajsBrokerPool, destination: Destination, observer: LinkObserver) {
+  constructor(brokers: KafkajsBrokerPool, runtime: Runtime, destination: Destination, observer: LinkObserver) {
     this.#brokers = brokers
+    this.#runtime = runtime
     this.#destination = destination
     this.#observer = observer
     this.#address =
@@ -92,6 +97,7 @@ export class Link {
       if (broker.versions[metadataApiKey] === undefined) throw new NotABrokerError()
       this.#versions = broker.versions
       this.#connection = connection
+      this.#noteSession(connection)
     } catch (error) {
       const failure = this.#dialFailure(error)
       this.destroy(failure)
@@ -115,14 +121,15 @@ export class Link {
 
   /** Whether SASL credentials must be renewed before the next request. */
   get isAuthenticationDue(): boolean {
-    const connection = this.#connection
-    return connection !== undefined && Boolean(connection.sasl) && !connection.isAuthenticated()
+    return this.#runtime.monotonicNow() >= this.#authenticationDueAt
   }
 
   /** Renews the SASL credentials. Nothing may be sent before it settled. Rejects with a `RequestFailure`, `written` false. */
   async reauthenticate(): Promise<void> {
     try {
-      await this.#connected().authenticate()
+      const connection = this.#connected()
+      await connection.authenticate()
+      this.#noteSession(connection)
     } catch (error) {
       throw this.#dialFailure(error)
     }
@@ -183,6 +190,17 @@ export class Link {
     this.#queue?.destroy()
     // With an error, so that kafkajs sees it: it has no handler for 'close', and its connection timer would stay.
     this.#socket?.destroy(cause)
+  }
+
+  /**
+   * kafkajs renews so many milliseconds before a session ends, 10 s by default, which makes a shorter session always due: half
+   * of the session is left then. Never earlier than kafkajs's own instant, before which its `authenticate` does nothing.
+   */
+  #noteSession(connection: KafkajsConnection): void {
+    const lifetimeMs = Number(String(connection.sessionLifetime))
+    const isLimited = Boolean(connection.sasl) && lifetimeMs > 0
+    const usableMs = Math.max(lifetimeMs - connection.reauthenticationThreshold, lifetimeMs / 2)
+    this.#authenticationDueAt = isLimited ? this.#runtime.monotonicNow() + usableMs : Number.POSITIVE_INFINITY
   }
 
   #connected(): KafkajsConnection {

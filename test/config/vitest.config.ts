@@ -1,6 +1,6 @@
-import { defineConfig } from 'vitest/config'
+import { defineConfig, type ViteUserConfig } from 'vitest/config'
 
-export default defineConfig({
+const config: ViteUserConfig = defineConfig({
   test: {
     root: new URL('../..', import.meta.url).pathname,
     include: ['test/**/*.test.ts'],
@@ -12,3 +12,5 @@ export default defineConfig({
     maxWorkers: 2,
   },
 })
+
+export default config
