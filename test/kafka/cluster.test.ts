@@ -197,3 +197,20 @@ describeWithKafka('three nodes', { nodes: 3, transactionVersion: 2 }, (cluster) 
     for (const address of cluster().bootstrap) expect(await transactionVersion(address)).toBe(2)
   })
 })
+
+describeWithKafka('three nodes of a purpose', { nodes: 3, transactionVersion: 2, purpose: 'harness' }, (cluster) => {
+  test('are not those of others, and one can be stopped and started from a test file', async () => {
+    const others = await sharedCluster({ nodes: 3, transactionVersion: 2 })
+    expect(others.bootstrap).not.toEqual(cluster().bootstrap)
+    const node = cluster().nodes[1]
+    expect(node).toBeDefined()
+    if (node === undefined) return
+    const before = node.pid
+    await node.stop()
+    await expect(WireConnection.open(`127.0.0.1:${node.port}`)).rejects.toThrow('ECONNREFUSED')
+    await expect(node.resume()).rejects.toThrow('Broker 2 is not running')
+    await node.start()
+    expect(node.pid).not.toBe(before)
+    expect(await transactionVersion(`127.0.0.1:${node.port}`)).toBe(2)
+  })
+})
