@@ -55,6 +55,8 @@ const table: readonly [string, string, readonly ReadRecord[], string, string, nu
   ['an old token of a greater id', '300:5', otherId, '200:0', 'CompleteCommit', 2, 'superseded'],
   ['a token that was never minted', '100:99', ours, '100:5', 'CompleteCommit', 2, 'unknown'],
   ['a mint that has not led yet', '100:6', ours, '100:6', 'Empty', 2, 'unknown'],
+  ['a mint that has not led yet, version 0', '100:6', ours, '100:6', 'Empty', 0, 'unknown'],
+  ['a token that was never minted, version 0', '100:99', ours, '100:5', 'CompleteCommit', 0, 'unknown'],
   ['an old token with an empty log, version 0', '100:3', [], '100:5', 'CompleteCommit', 0, 'superseded'],
   ['a token whose commits the log does not show, version 2', '100:3', [], '100:4', 'CompleteCommit', 2, 'unknown'],
   [
@@ -77,6 +79,8 @@ describe('authorityOf', () => {
     const early: Look = { ...look('100:5', 'CompleteCommit'), sentAt: 199 }
     expect(authorityOf(token('100:7'), fold(takenOver), early, 2)).toBe('unknown')
     expect(authorityOf(token('100:7'), fold(takenOver), { ...early, sentAt: 200 }, 2)).toBe('superseded')
+    expect(authorityOf(token('300:0'), fold(otherId), { ...early, sentAt: 199 }, 2)).toBe('unknown')
+    expect(authorityOf(token('300:0'), fold(otherId), { ...early, sentAt: 200 }, 2)).toBe('superseded')
   })
 
   it('calls every token of a role superseded that the coordinator has forgotten', () => {

@@ -77,7 +77,7 @@ const terms: readonly [name: string, records: readonly ReadRecord[], term: bigin
   ],
   [
     'a known term is kept when a later header says otherwise',
-    [lease(10, ours), lease(20, { ...ours, term: 4 }), lease(30, { ...ours, term: 10 })],
+    [lease(10, ours), lease(20, { ...ours, term: 4 })],
     10n,
     true,
   ],
@@ -104,5 +104,21 @@ describe('the term', () => {
     const records = [lease(15, { token: '100:4', of }), lease(20, { token: '300:0', of, term: 17 })]
     const state = nameProducer(fold(records, [100n]), 300n)
     expect(entryOf(state, 'lease')).toMatchObject({ offset: 20n, term: 17n, termExact: true })
+  })
+
+  it('of a candidate that was there before another token counts from above that', () => {
+    const records = [lease(12, { token: '300:0' }), lease(15, { token: '100:4', of }), lease(20, { token: '300:0' })]
+    const state = nameProducer(fold(records, [100n]), 300n)
+    expect(entryOf(state, 'lease')).toMatchObject({ offset: 20n, term: 20n, termExact: false })
+  })
+
+  it('of a pair that was left for another and claimed again does not go on', () => {
+    const records = [
+      lease(10, { token: '100:5' }),
+      lease(20, { token: '300:0' }),
+      lease(30, { token: '100:5', header: '300:1' }),
+    ]
+    const state = nameProducer(fold(records, [100n]), 300n)
+    expect(entryOf(state, 'lease')).toMatchObject({ offset: 30n, term: 30n, termExact: false })
   })
 })

@@ -58,6 +58,11 @@ describe('registrations', () => {
     expect(members(fold(records))).toEqual(expected)
   })
 
+  it('keep the receipt of their first reading when a record comes twice', () => {
+    const state = fold([registration(1, 'a', { at: 100 }), registration(1, 'a', { at: 9000 })])
+    expect(registrationOf(state, id('a'))?.receivedAt).toBe(100)
+  })
+
   it('whose value cannot be read are reported and gone, the others stand', () => {
     const before = fold([registration(1, 'a'), registration(2, 'b')])
     const applied = applyRecord(before, unreadableRegistration(3, 'a'))
@@ -220,6 +225,11 @@ describe('candidates', () => {
     expect(next.finding).toMatchObject({ kind: 'foreign-record', offset: 30n })
     expect(wantsLook(next.state)).toBe(false)
     expect(entryOf(next.state, 'lease').offset).toBe(10n)
+  })
+
+  it("are judged by their first record: an id that a look did not show then is never the role's", () => {
+    const records = [lease(10), lease(20, { token: '300:9', at: 1000 }), lease(30, { token: '300:9', at: 5000 })]
+    expect(wantsLook(applyLook(fold(records), look(100n, 3000)).state)).toBe(false)
   })
 
   it('stay refuted when the holder renews above them', () => {

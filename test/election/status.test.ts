@@ -79,7 +79,8 @@ describe('leadershipStatus', () => {
     expect(status.lease).toEqual({ grantedAt: 1_700_000_000_000n, deadline: 1_700_000_030_000n })
     expect(leadershipStatus(atStart, { ...context, now: 34_000 }).state).toBe('expired')
     expect(leadershipStatus(atStart, { ...context, liveSince: undefined }).state).toBe('unproven')
-    expect(leadershipStatus(folded([...members, leaseOfA(6000)]), context).state).toBe('held')
+    expect(leadershipStatus(folded([...members, leaseOfA(5000)]), context).state).toBe('unproven')
+    expect(leadershipStatus(folded([...members, leaseOfA(5001)]), context).state).toBe('held')
   })
 
   it('dates such a lease by the own registration where that proves its age', () => {

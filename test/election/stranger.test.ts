@@ -72,8 +72,8 @@ describe('judgeStranger', () => {
   it('starts again after an error of partition or coordinator: its owner could not write either', () => {
     run([
       { at: 10_000, expected: ['wait', 11_002] },
-      { at: 11_002, lastErrorAt: 10_500, expected: ['wait', 12_004] },
-      { at: 12_004, lastErrorAt: 10_500, expected: ['wait', 12_006] },
+      { at: 11_002, lastErrorAt: 10_002, expected: ['wait', 12_004] },
+      { at: 12_004, lastErrorAt: 10_002, expected: ['wait', 12_006] },
       { at: 12_007, lastErrorAt: 12_006, expected: ['wait', 13_009] },
     ])
   })

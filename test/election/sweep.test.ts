@@ -30,6 +30,8 @@ describe('sweepOf', () => {
     [50_010, ['a', 'b', 'c']],
     [50_000, ['a', 'b']],
     [45_000, ['a']],
+    [40_000, ['a']],
+    [39_999, []],
     [60_001, ['a', 'b', 'c', 'e']],
   ])('at %d: the holder and those whose slot lies more than one stagger back', (now, expected) => {
     expect(sweepOf(fold([...records, leaseOfA]), winner, { ...bySlot, now })).toEqual(expected)
