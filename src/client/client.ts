@@ -26,7 +26,7 @@ import { linkedSignal } from './linked-signal.js'
 import type { ClientOptions, LeaseOptions } from './options.js'
 import { leaseOptionsOf, settingsOf } from './options.js'
 import type { Services } from './services.js'
-import { openServices } from './services.js'
+import { openServices, withSignal } from './services.js'
 
 /** Options of `acquire`, `tryAcquire` and `lead`. The lease options override the client's for this role. */
 export interface AcquireOptions extends LeaseOptions {
@@ -207,20 +207,24 @@ export class CoordinationClient implements AsyncDisposable {
     }
     this.#contended.add(role)
     const { signal, unlink } = linkedSignal([options.signal, this.#closing.signal])
-    let leadership: Leadership | undefined
+    const contention = this.#win(role, options, signal, onePass)
+    const wound = this.#windUp(role, contention, signal).finally(unlink)
+    this.#track(wound)
     try {
-      leadership = await this.#win(role, options, signal, onePass)
+      const leadership = await withSignal(contention, signal)
+      if (!signal.aborted) return leadership
     } catch (error) {
-      throw isCoordinationError(error) || signal.aborted ? error : transportError(error)
-    } finally {
-      unlink()
-      if (leadership === undefined) this.#contended.delete(role)
+      if (!signal.aborted) throw isCoordinationError(error) ? error : transportError(error)
     }
-    if (leadership !== undefined && signal.aborted) {
-      await leadership.resign()
-      throw signal.reason
-    }
-    return leadership
+    await this.#promptly(wound)
+    throw signal.reason
+  }
+
+  /** Lets the role go when its contention came to nothing, or was aborted in the tick in which it was won. */
+  async #windUp(role: Role, contention: Promise<Leadership | undefined>, signal: AbortSignal): Promise<void> {
+    const leadership = await contention.catch(() => undefined)
+    if (leadership === undefined) this.#contended.delete(role)
+    else if (signal.aborted) await leadership.resign()
   }
 
   async #win(
@@ -237,7 +241,7 @@ export class CoordinationClient implements AsyncDisposable {
     try {
       won = await contender.run(onePass)
     } catch (error) {
-      if (!isCoordinationError(error, 'SUPERSEDED')) await this.#promptly(contender.withdraw())
+      if (!isCoordinationError(error, 'SUPERSEDED')) await contender.withdraw()
       throw error
     }
     if (won === undefined) {
@@ -270,7 +274,6 @@ export class CoordinationClient implements AsyncDisposable {
 
   /** Waits for something that must not hold up its caller for long; `close` waits for the rest. */
   async #promptly(task: Promise<void>): Promise<void> {
-    this.#track(task)
     const done = new AbortController()
     await Promise.race([task, sleep(this.#services.runtime, promptMs, done.signal).catch(() => undefined)])
     done.abort()

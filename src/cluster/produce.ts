@@ -69,9 +69,11 @@ export async function produceUntilAnswered(
     target,
     answerLost: false,
     written: false,
-    problem: { message: 'its partition has no leader', cause: undefined },
+    problem: { message: 'it came too late to be sent', cause: undefined },
   }))
   for (let attempt = 0; ; attempt++) {
+    // A bound that passed while this process was stopped lets nothing more be written.
+    if (isPast(runtime, bound)) break
     const byLeader = new Map<number, { leader: PartitionLeader; pending: Pending[] }>()
     for (const entry of pending) {
       const leader = await findLeader(dependencies, entry, bound)
@@ -86,20 +88,17 @@ export async function produceUntilAnswered(
       ),
     )
     pending = pending.filter(({ index }) => !outcomes.has(index))
-    if (pending.length === 0) break
-    if (isPast(runtime, bound) || bound.signal?.aborted === true) {
-      for (const { index, target, written, problem } of pending) {
-        outcomes.set(index, {
-          kind: 'unanswered',
-          mayBeAppended: written,
-          message: `Produce to ${target.topic}-${target.partition} was not answered in time: ${problem.message}`,
-          cause: problem.cause,
-        })
-      }
-      break
-    }
+    if (pending.length === 0 || bound.signal?.aborted === true) break
     for (const { target } of pending) metadata.forget(target.topic, target.partition)
     await pause(runtime, backoffMs(runtime, attempt), { deadline: bound.deadline })
+  }
+  for (const { index, target, written, problem } of pending) {
+    outcomes.set(index, {
+      kind: 'unanswered',
+      mayBeAppended: written,
+      message: `Produce to ${target.topic}-${target.partition} was not answered in time: ${problem.message}`,
+      cause: problem.cause,
+    })
   }
   return batches.map((_batch, index) => {
     const outcome = outcomes.get(index)
@@ -116,7 +115,9 @@ async function findLeader(
   const { topic, partition } = entry.target
   try {
     const deadline = Math.min(bound.deadline, runtime.monotonicNow() + requestTimeoutMs)
-    return await metadata.leaderOf(topic, partition, { deadline })
+    const leader = await metadata.leaderOf(topic, partition, { deadline })
+    if (leader === undefined) entry.problem = { message: 'its partition has no leader', cause: undefined }
+    return leader
   } catch (error) {
     if (!(error instanceof RequestFailure)) throw error
     entry.problem = { message: error.message, cause: error }
