@@ -165,8 +165,12 @@ export class CoordinationLog {
       const before = fold.roles.get(read.role) ?? emptyRoleState(read.role)
       const { state, finding } = applyRecord(before, read)
       if (finding !== undefined) this.#tell(partition, finding)
-      fold.roles.set(read.role, state.removals === undefined ? state : forgetBelow(state, settledBelow))
+      fold.roles.set(read.role, state)
       touched.add(read.role)
+    }
+    for (const role of touched) {
+      const state = fold.roles.get(role)
+      if (state !== undefined) fold.roles.set(role, forgetBelow(state, settledBelow))
     }
     if (fold.before !== undefined) return
     for (const role of touched) this.#notify(role)
