@@ -139,7 +139,8 @@ export class CoordinationClient implements AsyncDisposable {
    * @throws the signal's reason; `TOPIC`, `UNAUTHORIZED`, `UNSUPPORTED`, `CLOSED`; `TRANSPORT` where the cluster does not answer.
    */
   async describe(role: string, options: AskOptions = {}): Promise<LeadershipStatus> {
-    return await describeRole(this.#services, parseRole(role), this.#askBound(options))
+    const parsed = parseRole(role)
+    return await this.#ask(options, `describe('${role}')`, (bound) => describeRole(this.#services, parsed, bound))
   }
 
   /**
@@ -153,8 +154,11 @@ export class CoordinationClient implements AsyncDisposable {
     token: FencingToken | string,
     options: AskOptions = {},
   ): Promise<'current' | 'superseded' | 'unknown'> {
+    const parsedRole = parseRole(role)
     const parsed = typeof token === 'string' ? FencingToken.parse(token) : token
-    return await checkTokenOf(this.#services, parseRole(role), parsed, this.#askBound(options))
+    return await this.#ask(options, `checkToken('${role}')`, (bound) =>
+      checkTokenOf(this.#services, parsedRole, parsed, bound),
+    )
   }
 
   /**
@@ -175,7 +179,8 @@ export class CoordinationClient implements AsyncDisposable {
     if (this.#closing.signal.aborted) throw closedError()
   }
 
-  #askBound(options: AskOptions): Bound {
+  /** Runs a question within its time, and leaves what is under way then to its requests' own deadlines. */
+  async #ask<T>(options: AskOptions, what: string, question: (bound: Bound) => Promise<T>): Promise<T> {
     this.#throwIfClosed()
     const { runtime, settings } = this.#services
     const timeoutMs = options.timeoutMs ?? 3 * settings.requestTimeoutMs
@@ -184,8 +189,20 @@ export class CoordinationClient implements AsyncDisposable {
         option: 'timeoutMs',
       })
     }
+    const late = new AbortController()
+    const { signal, unlink } = linkedSignal([options.signal, this.#closing.signal, late.signal])
+    const timer = runtime.setTimer(timeoutMs, () =>
+      late.abort(
+        coordinationError('TRANSPORT', `${what} was not answered within ${timeoutMs} ms`, { retriable: true }),
+      ),
+    )
     const deadline = runtime.monotonicNow() + timeoutMs
-    return options.signal === undefined ? { deadline } : { deadline, signal: options.signal }
+    try {
+      return await withSignal(question({ deadline, answersUntil: Number.POSITIVE_INFINITY, signal }), signal)
+    } finally {
+      timer.cancel()
+      unlink()
+    }
   }
 
   #contend(name: string, options: AcquireOptions, onePass: boolean): Promise<Leadership | undefined> {

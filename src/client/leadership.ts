@@ -13,7 +13,6 @@ import { producerEpoch, Transaction, TransactionFailure } from '../cluster/trans
 import { isOwnAbort } from '../election/look.js'
 import type { LossSeen, Successor } from '../election/loss.js'
 import { lossSeen } from '../election/loss.js'
-import type { RoleState } from '../election/role-state.js'
 import { registrationOf } from '../election/role-state.js'
 import type { CoordinationError, FencedReason, TermDetails } from '../errors.js'
 import { coordinationError, isCoordinationError } from '../errors.js'
@@ -36,7 +35,7 @@ import { Lane } from './lane.js'
 import type { GuardedRecord, PreparedSend, RecordPosition } from './records.js'
 import { prepareSend } from './records.js'
 import type { Services } from './services.js'
-import { rememberEndedToken } from './services.js'
+import { rememberEndedToken, withSignal } from './services.js'
 
 /** What `resign` found: whether this call gave the role up, or the term had ended before. */
 export type ResignOutcome = 'resigned' | 'already-ended'
@@ -308,8 +307,8 @@ export class Leadership implements AsyncDisposable {
 
   #partitionCount(topic: string): Promise<number> {
     const { metadata, runtime, settings } = this.#services
-    const deadline = Math.min(this.#budgetDeadline(), runtime.monotonicNow() + settings.requestTimeoutMs)
-    return partitionCountOf(metadata, topic, deadline)
+    const deadline = runtime.monotonicNow() + settings.requestTimeoutMs
+    return partitionCountOf(metadata, topic, Math.min(deadline, this.#deadline))
   }
 
   /** The last instant at which a transaction may still be at work, so that a renewal has the rest of the lease. */
@@ -385,7 +384,10 @@ export class Leadership implements AsyncDisposable {
     const partition = this.#won.log.partitionOf(this.role)
     let outcome = 'aborted'
     try {
-      const result = await fill(transaction, { deadline: Math.min(until, this.#deadline) })
+      const result = await fill(transaction, {
+        deadline: Math.min(until, this.#deadline),
+        answersUntil: this.#deadline,
+      })
       const carried = transaction.enlistedAt(settings.topic, partition) !== undefined
       if (!carried && (!transaction.begun || this.#renewalIsHalfDue())) {
         await transaction.send([this.#leaseEntry()], { deadline: this.#deadline })
@@ -548,16 +550,15 @@ export class Leadership implements AsyncDisposable {
   /** Runs in the tick in which records of the role were folded. */
   #changed(): void {
     if (this.#ended !== undefined || this.#fencing !== undefined) return
-    const state = this.#won.log.stateOf(this.role)
-    const seen = state === undefined ? undefined : this.#lossSeen(state)
+    const seen = this.#seenInLog()
     switch (seen?.kind) {
       case 'superseded':
-        this.#end(supersededError(this.role, this.memberId, seen.by))
+      case 'fenced': {
+        // The seal of a resignation tells by itself whether somebody minted first.
+        const error = this.#lossError(seen)
+        if (error !== undefined && this.#resigning === undefined) this.#end(error)
         break
-      case 'fenced':
-        // The seal of a resignation is followed by our own tombstone.
-        if (this.#resigning === undefined) this.#end(this.#fencedError('takeover', seen.successor))
-        break
+      }
       case 'look':
         void this.#lookAtCandidates()
         break
@@ -569,7 +570,10 @@ export class Leadership implements AsyncDisposable {
     }
   }
 
-  #lossSeen(state: RoleState): LossSeen | undefined {
+  /** What the log shows above the last lease of this term. */
+  #seenInLog(): LossSeen | undefined {
+    const state = this.#won.log.stateOf(this.role)
+    if (state === undefined) return undefined
     return lossSeen(state, {
       token: this.token,
       lastLeaseOffset: this.#lastLeaseOffset,
@@ -623,26 +627,38 @@ export class Leadership implements AsyncDisposable {
   }
 
   async #investigate(): Promise<CoordinationError> {
-    const { runtime, minting } = this.#services
-    const bound: Bound = { deadline: runtime.monotonicNow() + investigationMs }
+    const { runtime } = this.#services
+    const patience = new AbortController()
+    const timer = runtime.setTimer(investigationMs, () => patience.abort())
+    const bound: Bound = {
+      deadline: runtime.monotonicNow() + investigationMs,
+      answersUntil: Number.POSITIVE_INFINITY,
+      signal: patience.signal,
+    }
     try {
-      await this.#won.log.readToEnd(this.role, bound)
-      let state = this.#won.log.stateOf(this.role)
-      let seen = state === undefined ? undefined : this.#lossSeen(state)
-      if (seen?.kind !== 'fenced' && seen?.kind !== 'superseded') {
-        const look = await minting.look(this.role, bound)
-        this.#won.log.applyLook(this.role, look)
-        state = this.#won.log.stateOf(this.role)
-        seen = state === undefined ? undefined : this.#lossSeen(state)
-        if (seen?.kind !== 'fenced' && seen?.kind !== 'superseded') {
-          return this.#fencedError(isOwnAbort(look, this.token) ? 'transaction-timeout' : 'external-mint', undefined)
-        }
-      }
-      if (seen.kind === 'superseded') return supersededError(this.role, this.memberId, seen.by)
-      return this.#fencedError('takeover', seen.successor)
+      return await withSignal(this.#findReason(bound), patience.signal)
     } catch {
       return this.#fencedError('unknown', undefined)
+    } finally {
+      timer.cancel()
     }
+  }
+
+  /** Reads the log to its end once and, without a successor there, looks once. */
+  async #findReason(bound: Bound): Promise<CoordinationError> {
+    const { log } = this.#won
+    await log.readToEnd(this.role, bound)
+    const found = this.#lossError(this.#seenInLog())
+    if (found !== undefined) return found
+    const look = await this.#services.minting.look(this.role, bound)
+    log.applyLook(this.role, look)
+    const reason = isOwnAbort(look, this.token) ? 'transaction-timeout' : 'external-mint'
+    return this.#lossError(this.#seenInLog()) ?? this.#fencedError(reason, undefined)
+  }
+
+  #lossError(seen: LossSeen | undefined): CoordinationError | undefined {
+    if (seen?.kind === 'superseded') return supersededError(this.role, this.memberId, seen.by)
+    return seen?.kind === 'fenced' ? this.#fencedError('takeover', seen.successor) : undefined
   }
 
   #end(error: CoordinationError): void {

@@ -12,7 +12,7 @@ import { RequestFailure } from './connection.js'
 import type { Attempted, Disposition } from './error-table.js'
 import { dispositionOf, kafkaErrorName, refusalError } from './error-table.js'
 import type { Bound } from './schedule.js'
-import { backoffMs, concurrentTransactionsDelayMs, isPast, pause } from './schedule.js'
+import { backoffMs, concurrentTransactionsDelayMs, isPast, pause, requestDeadline } from './schedule.js'
 
 /** Whose coordinator is meant. */
 export interface CoordinatorKey {
@@ -125,7 +125,7 @@ export class Coordinators {
 
   /** When a request sent now has to be answered. */
   requestDeadline(bound: Bound): number {
-    return Math.min(bound.deadline, this.#runtime.monotonicNow() + this.#requestTimeoutMs)
+    return requestDeadline(this.#runtime, this.#requestTimeoutMs, bound)
   }
 
   /**

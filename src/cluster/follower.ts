@@ -17,7 +17,7 @@ import type { OpenTransactions, SettledRecord } from './markers.js'
 import { oldestOpenOffset, settleBatch } from './markers.js'
 import type { Metadata, PartitionLeader } from './metadata.js'
 import type { Bound } from './schedule.js'
-import { backoffMs, isPast, pause } from './schedule.js'
+import { backoffMs, isPast, pause, requestDeadline } from './schedule.js'
 
 /** What a followed partition tells its reader, synchronously and in log order. */
 export interface PartitionReader {
@@ -241,7 +241,7 @@ export class Follower {
   async #offsetOf(followed: Followed, at: 'earliest' | 'latest', bound: Bound): Promise<bigint | { message: string }> {
     const { connection, metadata, runtime, topic, requestTimeoutMs } = this.#options
     const { partition } = followed
-    const deadline = Math.min(bound.deadline, runtime.monotonicNow() + requestTimeoutMs)
+    const deadline = requestDeadline(runtime, requestTimeoutMs, bound)
     const leader = await this.#leaderOf(followed, { deadline })
     if (leader === undefined) return { message: 'the partition has no leader' }
     try {

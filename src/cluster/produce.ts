@@ -11,7 +11,7 @@ import { throwIfHopeless } from './coordinator.js'
 import { dispositionOf, kafkaErrorName, refusalError } from './error-table.js'
 import type { Metadata, PartitionLeader } from './metadata.js'
 import type { Bound } from './schedule.js'
-import { backoffMs, isPast, pause } from './schedule.js'
+import { backoffMs, isPast, pause, requestDeadline } from './schedule.js'
 
 /** One batch and where it goes. */
 export interface PartitionBatch {
@@ -114,7 +114,7 @@ async function findLeader(
 ): Promise<PartitionLeader | undefined> {
   const { topic, partition } = entry.target
   try {
-    const deadline = Math.min(bound.deadline, runtime.monotonicNow() + requestTimeoutMs)
+    const deadline = requestDeadline(runtime, requestTimeoutMs, bound)
     const leader = await metadata.leaderOf(topic, partition, { deadline })
     if (leader === undefined) entry.problem = { message: 'its partition has no leader', cause: undefined }
     return leader
@@ -133,7 +133,8 @@ async function produceOnce(
   bound: Bound,
   outcomes: Map<number, ProduceOutcome>,
 ): Promise<void> {
-  const timeoutMs = Math.max(1, Math.floor(Math.min(requestTimeoutMs, bound.deadline - runtime.monotonicNow())))
+  const deadline = requestDeadline(runtime, requestTimeoutMs, bound)
+  const timeoutMs = Math.max(1, Math.floor(deadline - runtime.monotonicNow()))
   const topics = new Map<string, { partition: number; batch: ProducedBatch }[]>()
   for (const { target } of group) {
     const partitions = topics.get(target.topic) ?? []
@@ -150,7 +151,7 @@ async function produceOnce(
         timeoutMs,
         topics: [...topics].map(([topic, partitions]) => ({ topic, partitions })),
       },
-      { deadline: runtime.monotonicNow() + timeoutMs },
+      { deadline },
     )
     for (const entry of group) {
       const { topic, partition } = entry.target

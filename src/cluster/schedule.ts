@@ -8,8 +8,19 @@ import { sleep } from '../runtime.js'
 
 /** Where a wait ends: a monotonic instant, and perhaps a signal. */
 export interface Bound {
+  /** Nothing more is sent after this monotonic instant. */
   readonly deadline: number
+  /**
+   * How long an answer to what was sent before it is still waited for; default the deadline. A request that times out takes its
+   * channel down, with whatever other roles have in flight on it, so a caller's short patience must not be a request's deadline.
+   */
+  readonly answersUntil?: number
   readonly signal?: AbortSignal
+}
+
+/** When a request that is sent now has to be answered. */
+export function requestDeadline(runtime: Runtime, requestTimeoutMs: number, bound: Bound): number {
+  return Math.min(bound.answersUntil ?? bound.deadline, runtime.monotonicNow() + requestTimeoutMs)
 }
 
 const concurrentTransactionsDelaysMs = [0, 1, 1, 2, 5, 10, 20] as const

@@ -12,7 +12,7 @@ import { throwIfHopeless } from './coordinator.js'
 import { dispositionOf, kafkaErrorName, refusalError } from './error-table.js'
 import type { Metadata } from './metadata.js'
 import type { Bound } from './schedule.js'
-import { backoffMs, isPast, pause } from './schedule.js'
+import { backoffMs, isPast, pause, requestDeadline } from './schedule.js'
 
 /** What is wanted of the topic. */
 export interface TopicWish {
@@ -136,7 +136,7 @@ async function untilDone<T>(
     bound.signal?.throwIfAborted()
     let cause: unknown
     try {
-      const result = await attempt(Math.min(bound.deadline, runtime.monotonicNow() + requestTimeoutMs))
+      const result = await attempt(requestDeadline(runtime, requestTimeoutMs, bound))
       if ('done' in result) return result.done
       problem = result.again
     } catch (error) {
