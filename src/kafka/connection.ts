@@ -49,7 +49,7 @@ class KafkaConnection implements ClusterConnection {
   request<A extends ApiName>(
     node: Node | 'seed',
     channel: ChannelName,
-    request: ApiRequest<A>,
+    request: ApiRequest<A> & { readonly api: A },
     options: RequestOptions,
   ): Promise<ApiResponse<A>> {
     if (this.#closed) {
