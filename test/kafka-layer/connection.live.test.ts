@@ -3,7 +3,7 @@
  */
 import { setTimeout as pause } from 'node:timers/promises'
 import { Kafka, logLevel } from 'kafkajs'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import type {
   ApiName,
   ApiRequest,
@@ -26,14 +26,32 @@ describeWithKafka('the connection seam on a broker', { nodes: 1, transactionVers
   const group = freshName('group')
   const complaints: string[] = []
   let connection: ClusterConnection
-  let node: Node
+  /** Who answers what: the leader of partition 0 unless a coordinator does. */
+  let leader: Node
+  let transactionCoordinator: Node
+  let groupCoordinator: Node
+
+  function nodeFor(api: ApiName): Node {
+    switch (api) {
+      case 'InitProducerId':
+      case 'AddPartitionsToTxn':
+      case 'AddOffsetsToTxn':
+      case 'EndTxn':
+      case 'DescribeTransactions':
+        return transactionCoordinator
+      case 'TxnOffsetCommit':
+        return groupCoordinator
+      default:
+        return leader
+    }
+  }
 
   function send<A extends ApiName>(
     request: ApiRequest<A> & { readonly api: A },
     channel: Channel = 'work',
     options: Partial<RequestOptions> = {},
   ): Promise<ApiResponse<A>> {
-    return connection.request<A>(node, channel, request, {
+    return connection.request<A>(nodeFor(request.api), channel, request, {
       deadline: systemRuntime.monotonicNow() + 10_000,
       ...options,
     })
@@ -53,7 +71,8 @@ describeWithKafka('the connection seam on a broker', { nodes: 1, transactionVers
     answer.topics[0]?.partitions[0]?.errorCode ?? 0
 
   async function mint(): Promise<{ transactionalId: string; producerId: bigint; producerEpoch: number }> {
-    await ready(() => send({ api: 'FindCoordinator', keyType: 'transaction', key: role }), errorCode)
+    const find: ApiRequest<'FindCoordinator'> = { api: 'FindCoordinator', keyType: 'transaction', key: role }
+    transactionCoordinator = (await ready(() => send(find), errorCode)).node
     const pair = { producerId: -1n, producerEpoch: -1, transactionTimeoutMs: 30_000 }
     const minted = await ready(() => send({ api: 'InitProducerId', transactionalId: role, ...pair }, 'mint'), errorCode)
     expect(minted.errorCode).toBe(0)
@@ -89,7 +108,7 @@ describeWithKafka('the connection seam on a broker', { nodes: 1, transactionVers
     expect(metadata.clusterId).not.toBeNull()
     const [first] = metadata.brokers
     if (first === undefined) throw new Error('the cluster has no broker')
-    node = first
+    leader = first
     const created = await send({
       api: 'CreateTopics',
       topic,
@@ -99,6 +118,11 @@ describeWithKafka('the connection seam on a broker', { nodes: 1, transactionVers
       timeoutMs: 10_000,
     })
     expect(created.errorCode).toBe(0)
+    await vi.waitFor(async () => {
+      const [found] = (await send({ api: 'Metadata', topics: [topic] })).topics
+      const leaderId = found?.partitions.find(({ partition }) => partition === 0)?.leaderId
+      leader = metadata.brokers.find(({ id }) => id === leaderId) ?? raise(`no leader of ${topic} yet`)
+    })
   })
 
   afterAll(() => {
@@ -117,11 +141,16 @@ describeWithKafka('the connection seam on a broker', { nodes: 1, transactionVers
     const missing = freshName('missing')
     for (let round = 0; round < 2; round += 1) {
       const answer = await send({ api: 'Metadata', topics: [topic, missing] })
-      expect(answer.brokers).toContainEqual(node)
+      expect(answer.brokers).toContainEqual(leader)
       const found = answer.topics.find((it) => it.topic === topic)
       expect(found?.errorCode).toBe(0)
       expect(found?.partitions.map(({ partition }) => partition).sort()).toEqual([0, 1])
-      expect(found?.partitions[0]).toMatchObject({ errorCode: 0, leaderId: node.id, inSyncReplicas: [node.id] })
+      expect(found?.partitions.find(({ partition }) => partition === 0)).toMatchObject({
+        errorCode: 0,
+        leaderId: leader.id,
+        replicas: [leader.id],
+        inSyncReplicas: [leader.id],
+      })
       expect(answer.topics.find((it) => it.topic === missing)).toMatchObject({ errorCode: 3, partitions: [] })
     }
   })
@@ -174,7 +203,8 @@ describeWithKafka('the connection seam on a broker', { nodes: 1, transactionVers
     expect((await send({ api: 'AddOffsetsToTxn', ...identity, groupId: group })).errorCode).toBe(0)
     const find: ApiRequest<'FindCoordinator'> = { api: 'FindCoordinator', keyType: 'group', key: group }
     const found = await ready(() => send(find), errorCode)
-    expect(found).toMatchObject({ errorCode: 0, node })
+    expect(found.errorCode).toBe(0)
+    groupCoordinator = found.node
     const commit: ApiRequest<'TxnOffsetCommit'> = {
       api: 'TxnOffsetCommit',
       ...identity,
@@ -324,4 +354,8 @@ function pairOf(identity: { producerId: bigint; producerEpoch: number }): {
   producerEpoch: number
 } {
   return { producerId: identity.producerId, producerEpoch: identity.producerEpoch }
+}
+
+function raise(message: string): never {
+  throw new Error(message)
 }
