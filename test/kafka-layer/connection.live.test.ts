@@ -20,6 +20,14 @@ import { describeWithKafka, freshName } from '../kafka/suites.js'
 /** Coordinators that are still starting: 14, 15 and 16; and 51, a transaction whose markers are still being written. */
 const notYet = [14, 15, 16, 51]
 
+const atTransactionCoordinator: readonly ApiName[] = [
+  'InitProducerId',
+  'AddPartitionsToTxn',
+  'AddOffsetsToTxn',
+  'EndTxn',
+  'DescribeTransactions',
+]
+
 describeWithKafka('the connection seam on a broker', { nodes: 1, transactionVersion: 2 }, (cluster) => {
   const topic = freshName('seam')
   const role = freshName('role')
@@ -32,18 +40,8 @@ describeWithKafka('the connection seam on a broker', { nodes: 1, transactionVers
   let groupCoordinator: Node
 
   function nodeFor(api: ApiName): Node {
-    switch (api) {
-      case 'InitProducerId':
-      case 'AddPartitionsToTxn':
-      case 'AddOffsetsToTxn':
-      case 'EndTxn':
-      case 'DescribeTransactions':
-        return transactionCoordinator
-      case 'TxnOffsetCommit':
-        return groupCoordinator
-      default:
-        return leader
-    }
+    if (api === 'TxnOffsetCommit') return groupCoordinator
+    return atTransactionCoordinator.includes(api) ? transactionCoordinator : leader
   }
 
   function send<A extends ApiName>(
