@@ -524,7 +524,7 @@ export class Leadership implements AsyncDisposable {
   #deadlineIsNear(): void {
     const { runtime, diagnostics } = this.#services
     this.#endIfExpired()
-    if (this.#ended !== undefined) return
+    if (this.#ended !== undefined || this.#fencing !== undefined) return
     if (!this.#warned && runtime.monotonicNow() >= this.#confirmedAt + this.#won.policy.leaseMs / 2) {
       this.#warned = true
       diagnostics.tell('renewal-late', {
