@@ -30,7 +30,7 @@ import { openServices, withSignal } from './services.js'
 
 /** Options of `acquire`, `tryAcquire` and `lead`. The lease options override the client's for this role. */
 export interface AcquireOptions extends LeaseOptions {
-  /** Ends the wait; `acquire` rejects with its reason. */
+  /** Ends the wait: `acquire` and `tryAcquire` reject with its reason; `lead` winds up and resolves. */
   readonly signal?: AbortSignal
 }
 
@@ -80,9 +80,9 @@ export class CoordinationClient implements AsyncDisposable {
 
   /**
    * Waits until this member leads the role. Without a signal it waits for ever; an aborted one leaves nothing behind, as far as the
-   * broker answers.
+   * broker answers. A client contends for a role once at a time.
    *
-   * @throws the signal's reason; `SUPERSEDED`, `CONFIG`, `UNAUTHORIZED`, `UNSUPPORTED`, `TOPIC`, `CLOSED` at once.
+   * @throws the signal's reason; `SUPERSEDED`, `CONFIG`, `UNAUTHORIZED`, `UNSUPPORTED`, `TOPIC`, `CLOSED` at once, for no waiting mends them.
    */
   async acquire(role: string, options: AcquireOptions = {}): Promise<Leadership> {
     const leadership = await this.#contend(role, options, false)
@@ -144,8 +144,8 @@ export class CoordinationClient implements AsyncDisposable {
   }
 
   /**
-   * Whether the broker takes `token` for the role's newest: `superseded` once somebody else minted, `unknown` where neither log nor
-   * coordinator can tell.
+   * Whether the broker takes `token` for the role's newest: `superseded` once another was minted, by a successor or by the seal of a
+   * resignation; `unknown` where neither log nor coordinator can tell. It informs: before an action, call `Leadership.renew` instead.
    *
    * @throws as `describe`.
    */

@@ -37,7 +37,7 @@ import { prepareSend } from './records.js'
 import type { Services } from './services.js'
 import { rememberEndedToken, withSignal } from './services.js'
 
-/** What `resign` found: whether this call gave the role up, or the term had ended before. */
+/** What `resign` found: `resigned` = the token is dead by this resignation; `already-ended` = the term had ended before it could be. */
 export type ResignOutcome = 'resigned' | 'already-ended'
 
 /** How long a fenced leader may look for the reason. */
@@ -136,11 +136,12 @@ export class Leadership implements AsyncDisposable {
   }
 
   /**
-   * Writes a record as a guarded write: resolves with the offsets of its messages after their transaction was committed under this
-   * token. Calls that wait at the same time share a transaction, in call order.
+   * Writes the messages of a record as one guarded write: resolves with their positions, in their order, after their transaction was
+   * committed under this token. Calls that wait at the same time share a transaction, in call order.
    *
-   * @throws `FENCED`, `LEASE_EXPIRED`, `TERM_ENDED`, `SUPERSEDED`, `RESIGNED` when the term has ended; `REFUSED` where the broker refuses
-   * this record; `CONFIG` for a bad field; `COMMIT_UNKNOWN`, `TRANSACTION_ABORTED`.
+   * @throws `FENCED`, `LEASE_EXPIRED`, `TERM_ENDED`, `SUPERSEDED`, `RESIGNED`, `CLOSED` when the term has ended; `REFUSED` where the broker
+   * refuses a message or the topic does not exist; `CONFIG` for a bad field; `TRANSACTION_ABORTED`, `TRANSPORT` where nothing was
+   * committed; `COMMIT_UNKNOWN` where nobody can tell.
    */
   async send(record: GuardedRecord): Promise<readonly RecordPosition[]> {
     this.#throwIfClosed('send')

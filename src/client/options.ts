@@ -37,7 +37,7 @@ export interface ClientOptions extends LeaseOptions {
   readonly memberId?: string
   /** The coordination topic. Default `__coordination_state`. */
   readonly topic?: string
-  /** Whether a missing coordination topic is made. Default true. */
+  /** Whether a missing coordination topic is made, by whichever call comes first, `describe` included. Default true. */
   readonly createTopic?: boolean
   /** Partitions of the topic: made with 16 by default; an existing topic must have as many where this is given. */
   readonly partitions?: number
@@ -45,7 +45,7 @@ export interface ClientOptions extends LeaseOptions {
   readonly replicationFactor?: number
   /** How long one request may take. Default 5000. */
   readonly requestTimeoutMs?: number
-  /** How many bytes of guarded records may wait per leadership before callers have to. Default 32 MiB. */
+  /** How many bytes of records given to `send` may wait per leadership before its callers have to. Default 32 MiB. */
   readonly maxQueuedBytes?: number
   /** Whether guarded records carry role, term and token as headers. Default true. */
   readonly stampRecords?: boolean
