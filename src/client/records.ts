@@ -8,6 +8,7 @@ import type { ProducedRecord, RecordHeader } from '../cluster/connection.js'
 import type { GroupOffsets, PartitionRecords } from '../cluster/transaction.js'
 import { recordBytes } from '../cluster/transaction.js'
 import { coordinationError } from '../errors.js'
+import { type WithJson, withJson } from '../format/json.js'
 import { keyPartition } from '../format/partition.js'
 import type { Runtime } from '../runtime.js'
 
@@ -31,12 +32,12 @@ export interface GuardedRecord {
   readonly messages: readonly GuardedMessage[]
 }
 
-/** Where one message landed. */
-export interface RecordPosition {
+/** Where one message landed. Prints as JSON, the offset as text. */
+export type RecordPosition = WithJson<{
   readonly topic: string
   readonly partition: number
   readonly offset: bigint
-}
+}>
 
 /** Offsets to commit within a transaction, in kafkajs's shape. */
 export interface GuardedOffsets {
@@ -160,7 +161,7 @@ export function positionsOf(
     const target = layout.entries[entry]
     const offset = offsets[entry]?.[index]
     if (target === undefined || offset === undefined) throw new Error(`message ${index} of call ${call} has no offset`)
-    return { topic: target.topic, partition: target.partition, offset }
+    return withJson({ topic: target.topic, partition: target.partition, offset })
   })
 }
 
