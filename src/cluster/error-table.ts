@@ -118,7 +118,8 @@ const table: ReadonlyMap<number, CodeRow> = new Map<number, CodeRow>([
   [43, fatal('UNSUPPORTED_FOR_MESSAGE_FORMAT')],
   [44, { name: 'POLICY_VIOLATION', disposition: 'fatal', byApi: { Produce: 'refuse' } }],
   [45, fatal('OUT_OF_ORDER_SEQUENCE_NUMBER')],
-  [46, { name: 'DUPLICATE_SEQUENCE_NUMBER', disposition: 'fatal', byApi: { Produce: 'ok' } }],
+  // To Produce too: the offsets of the first copy are unknown. A broker answers a recent duplicate with 0 and its offset.
+  [46, fatal('DUPLICATE_SEQUENCE_NUMBER')],
   [47, { name: 'INVALID_PRODUCER_EPOCH', disposition: 'fenced' }],
   [
     48,
@@ -209,6 +210,9 @@ const table: ReadonlyMap<number, CodeRow> = new Map<number, CodeRow>([
   [131, fatal('STREAMS_INVALID_TOPOLOGY_EPOCH')],
   [132, fatal('STREAMS_TOPOLOGY_FENCED')],
   [133, fatal('SHARE_SESSION_LIMIT_REACHED')],
+  [134, fatal('GROUP_DELETION_FAILED')],
+  [135, fatal('STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED')],
+  [136, fatal('CONTROLLER_ID_NOT_REGISTERED')],
 ])
 
 /** Every code in the table, for the test that compares it with kafka-clients' own list. */
