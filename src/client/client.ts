@@ -42,6 +42,14 @@ export interface AskOptions {
   readonly timeoutMs?: number
 }
 
+interface Contention {
+  readonly options: AcquireOptions
+  readonly signal: AbortSignal
+  readonly onePass: boolean
+  /** Called when the leadership that came of it has ended. */
+  readonly onEnd: () => void
+}
+
 /** An aborted `acquire` waits no longer than this for what it leaves behind to be taken back. */
 const promptMs = 150
 
@@ -51,7 +59,10 @@ const promptMs = 150
  */
 export class CoordinationClient implements AsyncDisposable {
   readonly #services: Services
-  readonly #contended = new Set<Role>()
+  /** The contention or leadership of each role, each under a claim of its own. */
+  readonly #contended = new Map<Role, object>()
+  /** Aborted contentions whose last requests are still under way: the next contention for their role waits for them. */
+  readonly #windingUp = new Map<Role, Promise<unknown>>()
   readonly #leaderships = new Set<Leadership>()
   readonly #leads = new Set<Promise<unknown>>()
   readonly #underWay = new Set<Promise<void>>()
@@ -222,34 +233,54 @@ export class CoordinationClient implements AsyncDisposable {
         { option: 'role' },
       )
     }
-    this.#contended.add(role)
+    const claim = {}
+    this.#contended.set(role, claim)
+    const letGo = (): void => {
+      if (this.#contended.get(role) === claim) this.#contended.delete(role)
+    }
     const { signal, unlink } = linkedSignal([options.signal, this.#closing.signal])
-    const contention = this.#win(role, options, signal, onePass)
-    const wound = this.#windUp(role, contention, signal).finally(unlink)
+    const previous = this.#windingUp.get(role)
+    const contention = this.#winAfter(previous, role, { options, signal, onePass, onEnd: letGo })
+    const wound = this.#windUp(contention, signal).finally(unlink)
     this.#track(wound)
     try {
       const leadership = await withSignal(contention, signal)
-      if (!signal.aborted) return leadership
+      if (!signal.aborted) {
+        if (leadership === undefined) letGo()
+        return leadership
+      }
     } catch (error) {
-      if (!signal.aborted) throw isCoordinationError(error) ? error : transportError(error)
+      if (!signal.aborted) {
+        letGo()
+        throw isCoordinationError(error) ? error : transportError(error)
+      }
     }
+    const allWound = Promise.all([previous, wound])
+    this.#windingUp.set(role, allWound)
+    void allWound.then(() => {
+      if (this.#windingUp.get(role) === allWound) this.#windingUp.delete(role)
+    })
+    letGo()
     await this.#promptly(wound)
     throw signal.reason
   }
 
-  /** Lets the role go when its contention came to nothing, or was aborted in the tick in which it was won. */
-  async #windUp(role: Role, contention: Promise<Leadership | undefined>, signal: AbortSignal): Promise<void> {
+  /** Waits until the contention has come to its end; a role that was won although it was aborted is resigned. */
+  async #windUp(contention: Promise<Leadership | undefined>, signal: AbortSignal): Promise<void> {
     const leadership = await contention.catch(() => undefined)
-    if (leadership === undefined) this.#contended.delete(role)
-    else if (signal.aborted) await leadership.resign()
+    if (signal.aborted) await leadership?.resign()
   }
 
-  async #win(
+  async #winAfter(
+    previous: Promise<unknown> | undefined,
     role: Role,
-    options: AcquireOptions,
-    signal: AbortSignal,
-    onePass: boolean,
+    contention: Contention,
   ): Promise<Leadership | undefined> {
+    if (previous !== undefined) await withSignal(previous, contention.signal)
+    return await this.#win(role, contention)
+  }
+
+  async #win(role: Role, { options, signal, onePass, onEnd }: Contention): Promise<Leadership | undefined> {
     const { settings } = this.#services
     const policy = leasePolicy({ ...settings.leaseOptions, ...leaseOptionsOf(options) })
     const log = await this.#openLog(signal, onePass)
@@ -267,7 +298,7 @@ export class CoordinationClient implements AsyncDisposable {
     }
     const leadership: Leadership = new Leadership(this.#services, won, () => {
       this.#leaderships.delete(leadership)
-      this.#contended.delete(role)
+      onEnd()
     })
     this.#leaderships.add(leadership)
     leadership.begin()
