@@ -359,6 +359,8 @@ export class Contender {
         }
       }
       this.#stranger = undefined
+      // Whoever was aborted while it looked deposes nobody.
+      this.#signal.throwIfAborted()
       const first = await turn.mint(transactionTimeoutMs, coordinators.requestDeadline(bound))
       if (first.kind === 'look-again') return { kind: 'busy', look: undefined }
       if (first.kind === 'failed') return { kind: 'failed', cause: first.cause }
