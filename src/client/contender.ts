@@ -85,6 +85,7 @@ export class Contender {
   #failures = 0
   #busyLooks = 0
   #busySince: number | undefined
+  #warnedOfWedge = false
   #stranger: StrangerMemory | undefined
   #saidAt: number
 
@@ -465,11 +466,15 @@ export class Contender {
     if (this.#busySince === undefined) {
       this.#busySince = now
       this.#busyLooks = 0
+      this.#warnedOfWedge = false
     }
     const isWedged = now - this.#busySince > wedgedAfterMs
     if (isWedged) {
       const error = wedgedError(this.#role, look)
       if (onePass) throw error
+      // A broker's return ends most wedges, so the contention goes on; somebody has to hear of it all the same.
+      if (!this.#warnedOfWedge) this.#services.diagnostics.warn({ role: this.#role, err: error }, error.message)
+      this.#warnedOfWedge = true
       this.#say('wedged', error.message)
     }
     const delayMs = isWedged ? 1_000 : concurrentTransactionsDelayMs(this.#busyLooks++)

@@ -62,7 +62,7 @@ export class GuardedTransaction implements TransactionScope {
       overrun = reject
     })
     const timer = runtime.setTimer(this.#bound.deadline - runtime.monotonicNow(), () => {
-      this.#closed = this.#aborted('its budget passed, so that the lease can be renewed')
+      this.#closed = this.#aborted('its time was up: timeoutMs, or what leaves room for a renewal')
       overrun(this.#closed)
     })
     try {
