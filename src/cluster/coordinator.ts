@@ -132,7 +132,8 @@ export class Coordinators {
    * Sends `request` to the coordinator of `key` until it gets an answer other than "busy", "elsewhere" or "later", and returns
    * that. `errorCodeOf` picks the code that stands for the answer.
    *
-   * @throws Unanswered when the bound ends it first; CoordinationError where a connection cannot ever be had.
+   * @throws Unanswered when the bound ends it first; CoordinationError where a connection cannot ever be had, and Unanswered with that
+   * as its cause where an earlier sending may have been applied.
    */
   async ask<A extends ApiName>(
     key: CoordinatorKey,
@@ -180,10 +181,14 @@ export class Coordinators {
           lastErrorCode ??= error.lastErrorCode
           throw new Unanswered(error.message, { answerLost, mayBeApplied, lastErrorCode }, error.cause)
         }
-        if (!(error instanceof RequestFailure)) throw error
+        const failure = error instanceof RequestFailure ? hopelessError(error, attempted) : error
+        if (failure !== undefined) {
+          // Nothing more can be sent, and what was sent before is still in doubt (I9).
+          if (!mayBeApplied || !isCoordinationError(failure)) throw failure
+          throw new Unanswered(failure.message, { answerLost, mayBeApplied, lastErrorCode }, failure)
+        }
+        if (error instanceof RequestFailure && error.written) answerLost = mayBeApplied = true
         this.noteError(key)
-        throwIfHopeless(error, attempted)
-        if (error.written) answerLost = mayBeApplied = true
         this.forget(key)
         lastFailure = error
         delayMs = backoffMs(this.#runtime, attempt)
@@ -203,8 +208,13 @@ export class Coordinators {
 
 /** Throws where no repetition of a request could ever get through. */
 export function throwIfHopeless(failure: RequestFailure, attempted: Attempted): void {
+  const error = hopelessError(failure, attempted)
+  if (error !== undefined) throw error
+}
+
+function hopelessError(failure: RequestFailure, attempted: Attempted): CoordinationError | undefined {
   if (failure.kind === 'authentication') {
-    throw coordinationError(
+    return coordinationError(
       'UNAUTHORIZED',
       `${attempted.operation} on ${attempted.resource}: the broker refused the credentials: ${failure.message}; check the kafkajs sasl options`,
       attempted,
@@ -212,13 +222,15 @@ export function throwIfHopeless(failure: RequestFailure, attempted: Attempted): 
     )
   }
   if (failure.kind === 'unsupported') {
-    throw coordinationError('UNSUPPORTED', failure.message, { wanted: attempted.operation }, { cause: failure })
+    return coordinationError('UNSUPPORTED', failure.message, { wanted: attempted.operation }, { cause: failure })
   }
+  return undefined
 }
 
 /** The error a caller sees when a bound ended a request that may be tried again later. */
 export function transportError(cause: unknown): CoordinationError {
   if (isCoordinationError(cause)) return cause
+  if (cause instanceof Unanswered && isCoordinationError(cause.cause)) return cause.cause
   const message = cause instanceof Error ? cause.message : String(cause)
   const kafkaCode = cause instanceof Unanswered ? cause.lastErrorCode : undefined
   return coordinationError(

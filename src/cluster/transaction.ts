@@ -265,8 +265,9 @@ export class Transaction {
       }
       if (answered.disposition === 'fenced') throw fenced(this.#epoch)
       // 48: the coordinator has no open transaction of this epoch, so a late copy of something ended it, or nothing was ever added.
-      if (committed || this.#enlistedAt.size > 0)
+      if (committed || this.#enlistedAt.size > 0 || this.#groups.size > 0) {
         this.#taint(`EndTxn(${word}) answered ${kafkaErrorName(answered.errorCode)}`)
+      }
       if (!committed) return
       throw refusalError('EndTxn', answered.errorCode, attempted)
     } catch (error) {
@@ -322,6 +323,7 @@ export class Transaction {
   ): Promise<Answered<'AddPartitionsToTxn'>> {
     const topics = new Map<string, number[]>()
     for (const { topic, partition } of entries) topics.set(topic, [...(topics.get(topic) ?? []), partition])
+    const wasBegun = this.#begun
     this.#begun = true
     try {
       return await this.#dependencies.coordinators.ask<'AddPartitionsToTxn'>(
@@ -337,6 +339,8 @@ export class Transaction {
         bound,
       )
     } catch (error) {
+      // What never reached the coordinator leaves it nothing to end.
+      if (error instanceof Unanswered && !error.mayBeApplied) this.#begun = wasBegun
       throw asFailure(error)
     }
   }
@@ -356,17 +360,20 @@ export class Transaction {
         throw asFailure(error)
       })
     let outcomes = await send(batches)
-    const doubtful = outcomes.find((outcome) => outcome.kind === 'ask-again')
-    if (doubtful?.kind === 'ask-again') {
-      await this.#askWhetherFenced(doubtful.errorCode, bound)
-      const again = batches.filter((_batch, index) => outcomes[index]?.kind === 'ask-again')
-      const second = [...(await send(again))]
-      outcomes = outcomes.map((outcome) => (outcome.kind === 'ask-again' ? (second.shift() ?? outcome) : outcome))
+    try {
+      const doubtful = outcomes.find((outcome) => outcome.kind === 'ask-again')
+      if (doubtful?.kind === 'ask-again') {
+        await this.#askWhetherFenced(doubtful.errorCode, bound)
+        const again = batches.filter((_batch, index) => outcomes[index]?.kind === 'ask-again')
+        const second = [...(await send(again))]
+        outcomes = outcomes.map((outcome) => (outcome.kind === 'ask-again' ? (second.shift() ?? outcome) : outcome))
+      }
+    } finally {
+      outcomes.forEach((outcome, index) => {
+        const target = batches[index]
+        if (target !== undefined) this.#account(target, outcome)
+      })
     }
-    outcomes.forEach((outcome, index) => {
-      const target = batches[index]
-      if (target !== undefined) this.#account(target, outcome)
-    })
     for (const outcome of outcomes) {
       if (outcome.kind === 'fenced') throw fenced(this.#epoch)
     }
