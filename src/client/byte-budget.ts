@@ -3,6 +3,7 @@
  *
  * It must not know what the bytes are.
  */
+import { whenAborted } from './linked-signal.js'
 
 interface Waiter {
   readonly bytes: number
@@ -22,9 +23,10 @@ export class ByteBudget {
   /** Resolves with a function that gives the bytes back, or rejects with the signal's reason. */
   take(bytes: number, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
+      let unlisten: () => void = () => undefined
       const enter = (): void => {
         this.#taken += bytes
-        signal.removeEventListener('abort', onAbort)
+        unlisten()
         resolve(() => this.#give(bytes))
       }
       const onAbort = (): void => {
@@ -41,7 +43,7 @@ export class ByteBudget {
         return
       }
       this.#waiting.push(waiter)
-      signal.addEventListener('abort', onAbort, { once: true })
+      unlisten = whenAborted(signal, onAbort)
     })
   }
 

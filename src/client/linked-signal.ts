@@ -1,7 +1,38 @@
 /**
  * One signal out of several, with a way to let go of them: `AbortSignal.any` keeps what it made for as long as its sources live, which
  * a signal shared by thousands of calls makes a leak.
+ *
+ * However many calls share a signal, they put one listener on it, so that Node sees no leak where there is none.
  */
+
+const callbacksOf = new WeakMap<AbortSignal, { readonly callbacks: Set<() => void>; readonly listener: () => void }>()
+
+/** Calls `callback` once when `signal`, which is not aborted yet, aborts. Returns how to let go of it. */
+export function whenAborted(signal: AbortSignal, callback: () => void): () => void {
+  const shared = callbacksOf.get(signal) ?? share(signal)
+  // A wrapper, so that the same callback may be given twice.
+  const call = (): void => callback()
+  shared.callbacks.add(call)
+  return () => {
+    shared.callbacks.delete(call)
+    if (shared.callbacks.size > 0 || callbacksOf.get(signal) !== shared) return
+    callbacksOf.delete(signal)
+    signal.removeEventListener('abort', shared.listener)
+  }
+}
+
+function share(signal: AbortSignal): { readonly callbacks: Set<() => void>; readonly listener: () => void } {
+  const callbacks = new Set<() => void>()
+  const listener = (): void => {
+    callbacksOf.delete(signal)
+    for (const callback of callbacks) callback()
+    callbacks.clear()
+  }
+  const shared = { callbacks, listener }
+  callbacksOf.set(signal, shared)
+  signal.addEventListener('abort', listener, { once: true })
+  return shared
+}
 
 /** Aborts with the reason of the first of `signals` to abort. `unlink` removes every listener. */
 export function linkedSignal(signals: readonly (AbortSignal | undefined)[]): {
@@ -16,14 +47,12 @@ export function linkedSignal(signals: readonly (AbortSignal | undefined)[]): {
       controller.abort(source.reason)
       break
     }
-    const onAbort = (): void => controller.abort(source.reason)
-    source.addEventListener('abort', onAbort, { once: true })
-    links.push(() => source.removeEventListener('abort', onAbort))
+    links.push(whenAborted(source, () => controller.abort(source.reason)))
   }
   return {
     signal: controller.signal,
     unlink() {
-      for (const link of links.splice(0)) link()
+      for (const unlink of links.splice(0)) unlink()
     },
   }
 }
