@@ -76,6 +76,7 @@ export class Minting {
       { operation: 'Describe', resource: `transactional id '${role}'` },
       bound,
     )
+    bound.signal?.throwIfAborted()
     const desk = this.#deskOf(node)
     if (desk.taken) await this.#wait(desk, priority, bound)
     else desk.taken = true
