@@ -112,6 +112,7 @@ describeWithKafka('send from many callers', { nodes: 1, transactionVersion: 2 },
       }
     }
     expect(visible.size, 'nothing else is visible').toBe(accepted.length)
+    expect(await existingTopics(kafka), 'asking for a topic does not make it').not.toContain(topics.missing)
     const tokens = new Set(log.map((record) => headerText(record, 'mandate-token')))
     expect(tokens).toEqual(new Set([leadership.token.toString()]))
 
@@ -223,6 +224,16 @@ async function inParallel(all: readonly Call[], run: (call: Call) => Promise<voi
       for (const next of left) await run(next)
     }),
   )
+}
+
+async function existingTopics(kafka: Kafka): Promise<readonly string[]> {
+  const admin = kafka.admin()
+  await admin.connect()
+  try {
+    return await admin.listTopics()
+  } finally {
+    await admin.disconnect()
+  }
 }
 
 async function readAll(bootstrap: readonly string[], topics: readonly string[]): Promise<readonly RawRecord[]> {
