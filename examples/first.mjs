@@ -10,7 +10,8 @@ import { Kafka, logLevel } from 'kafkajs'
 import { CoordinationClient } from 'mandate'
 
 const brokers = (process.env.KAFKA_BROKERS ?? 'localhost:9092').split(',')
-const kafka = new Kafka({ brokers, logLevel: logLevel.ERROR })
+// kafkajs throws what it logs, and more quietly.
+const kafka = new Kafka({ brokers, logLevel: logLevel.NOTHING })
 
 // Topics of guarded records are yours to make; only the coordination topic is made by the library.
 const admin = kafka.admin()

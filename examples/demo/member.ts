@@ -5,12 +5,10 @@
  * standard input commands; it winds up when the input ends, so it does not outlive the demo.
  */
 import { createInterface } from 'node:readline'
-import { setTimeout as delay } from 'node:timers/promises'
 import { Kafka, logLevel } from 'kafkajs'
 import { CoordinationClient, isCoordinationError, type Leadership } from '../../src/index.js'
 import { type MemberCommand, type MemberEvent, type MemberTask, machineNow, writeHeader } from './events.js'
 
-const betweenWritesMs = 4
 /** Each so-many-th write is a transaction that its own callback gives up after the record has been sent. */
 const changesItsMindEvery = 20
 
@@ -82,9 +80,9 @@ async function lead(leadership: Leadership): Promise<void> {
   held = leadership
   say({ event: 'acquired', at: machineNow(), token: leadership.token.toString(), term: leadership.term.toString() })
   const over = AbortSignal.any([leadership.signal, resigning.signal])
+  // Without a pause, so that whatever stops this process stops it in mid-writing.
   while (!over.aborted) {
     await write(leadership, false)
-    await delay(betweenWritesMs)
   }
   if (resigning.signal.aborted) say({ event: 'resigning', at: machineNow() })
 }

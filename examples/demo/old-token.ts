@@ -5,8 +5,13 @@
  * Never ask this of a token that leads: its transaction would be open from then on.
  */
 import { readFileSync } from 'node:fs'
+import { setTimeout as delay } from 'node:timers/promises'
 import { projectPath } from '../../test/support/project-root.js'
 import { WireConnection, WireWriter } from '../../test/support/wire.js'
+import { machineNow } from './events.js'
+
+const concurrentTransactions = 51
+const patienceMs = 5_000
 
 /** Kafka's answer: its code and the name that Kafka gives it. */
 export interface KafkaAnswer {
@@ -29,20 +34,30 @@ export async function addPartitionUnder(
     .int16(Number(producerEpoch))
     .array([topic], (writer, name) => writer.string(name).array([0], (inner, partition) => inner.int32(partition)))
   // Version 2 is the first that may answer 90, PRODUCER_FENCED; before, an old epoch was 47.
-  const code = await onConnection(coordinator, async (connection) => {
-    const answer = await connection.request('AddPartitionsToTxn', 2, body.toBuffer())
-    answer.int32()
-    const [ofTopic] = answer.array((reader) => {
-      reader.string()
-      return reader.array((inner) => {
-        inner.int32()
-        return inner.int16()
-      })
-    })
-    return ofTopic?.[0]
+  const giveUpAt = machineNow() + patienceMs
+  return await onConnection(coordinator, async (connection) => {
+    for (;;) {
+      const code = await ask(connection, body.toBuffer())
+      // While the coordinator completes a transaction of the role, whoever's it is, it looks at no token: ask again, as producers do.
+      if (code !== concurrentTransactions || machineNow() > giveUpAt) return { code, name: nameOf(code) }
+      await delay(1)
+    }
   })
+}
+
+async function ask(connection: WireConnection, body: Buffer): Promise<number> {
+  const answer = await connection.request('AddPartitionsToTxn', 2, body)
+  answer.int32()
+  const [ofTopic] = answer.array((reader) => {
+    reader.string()
+    return reader.array((inner) => {
+      inner.int32()
+      return inner.int16()
+    })
+  })
+  const code = ofTopic?.[0]
   if (code === undefined) throw new Error('AddPartitionsToTxn was answered without a code')
-  return { code, name: nameOf(code) }
+  return code
 }
 
 async function findCoordinator(role: string, bootstrap: readonly string[]): Promise<string> {

@@ -25,6 +25,8 @@ export interface Stage {
 /** More than the checker wants, so that no term is short by a write that a signal cut off. */
 const writesPerTerm = leastCommittedPerTerm + 25
 const lookEveryMs = 50
+/** Within this time a leader makes some writes, so a signal after a random part of it meets any instant of one. */
+const anyInstantMs = 10
 
 /** Plays it all; answers the terms whose leader was killed. */
 export async function play(stage: Stage): Promise<{ readonly killedTerms: readonly bigint[] }> {
@@ -50,6 +52,7 @@ async function killed(stage: Stage, leader: Term): Promise<Term> {
   cast.dismiss(leader.member)
   tell('')
   tell(`${leader.member.name} is killed with kill -9, in the middle of its writing`)
+  await cast.breathe(Math.random() * anyInstantMs)
   const at = machineNow()
   await leader.member.kill()
   const next = await acquired(stage, leader)
@@ -63,6 +66,7 @@ async function stoppedAndWoken(stage: Stage, leader: Term): Promise<Term> {
   const { member } = leader
   tell('')
   tell(`${member.name} is stopped with SIGSTOP, in the middle of its writing, and believes that it leads`)
+  await cast.breathe(Math.random() * anyInstantMs)
   const at = machineNow()
   member.stop()
   const next = await acquired(stage, leader)
@@ -74,6 +78,7 @@ async function stoppedAndWoken(stage: Stage, leader: Term): Promise<Term> {
   tell(
     `${member.name} is woken with SIGCONT after ${ms(machineNow() - at)}, and writes under its old token ${leader.token}`,
   )
+  const toldBefore = cast.writes.length
   member.wake()
   member.tell('write')
   const write = await cast.until(`${member.name} tells of its write after waking`, () =>
@@ -83,13 +88,13 @@ async function stoppedAndWoken(stage: Stage, leader: Term): Promise<Term> {
     throw new Error(`The write of the woken ${member.name} was not refused: ${write.outcome} ${write.code ?? ''}`)
   }
   tell(`  its write is refused: ${write.code}`)
-  for (const caught of cast.writes.filter((one) => isUnconfirmed(one, leader))) {
-    tell(`  the write that the stop caught under way is not confirmed either: ${caught.code}`)
-  }
   await refusedByHand(stage, leader)
 
   const before = cast.writesOf(next, 'committed').length
   await waiting(stage, [member])
+  // It contends again only after its work has settled, so by now it has told of every write.
+  const caught = cast.writes.slice(toldBefore).find((one) => one.member === member.name && !one.afterWaking)
+  if (caught !== undefined) tell(`  the write that the stop caught under way: ${caught.code ?? 'was committed before'}`)
   await cast.until(`${next.member.name} goes on`, () => cast.writesOf(next, 'committed')[before + 10])
   if (cast.terms.at(-1) !== next) throw new Error(`${next.member.name} was deposed when ${member.name} woke up`)
   tell(`${next.member.name} leads on in term ${next.term}; ${member.name} waits at the end of the queue`)
@@ -182,12 +187,6 @@ async function endedWell(member: Member): Promise<void> {
   if (code !== 0 || member.complaint !== '') {
     throw new Error(`${member.name} ended with ${signal ?? `code ${code}`}. ${member.complaint}`)
   }
-}
-
-function isUnconfirmed(write: Write, leader: Term): boolean {
-  return (
-    write.term === leader.term && !write.afterWaking && write.outcome !== 'committed' && write.outcome !== 'aborted'
-  )
 }
 
 function named({ token, term }: Term): string {
