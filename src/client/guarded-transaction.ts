@@ -82,7 +82,8 @@ export class GuardedTransaction implements TransactionScope {
     return handled(
       new Promise((resolve, reject) => {
         if (this.#closed !== undefined) throw this.#closed
-        this.#enqueue({ kind: 'send', prepared: this.#tools.prepare(record), resolve, reject })
+        const prepared = this.#orDoom(() => this.#tools.prepare(record))
+        this.#enqueue({ kind: 'send', prepared, resolve, reject })
       }),
     )
   }
@@ -91,7 +92,8 @@ export class GuardedTransaction implements TransactionScope {
     return handled(
       new Promise((resolve, reject) => {
         if (this.#closed !== undefined) throw this.#closed
-        this.#enqueue({ kind: 'offsets', offsets: prepareOffsets(offsets), resolve, reject })
+        const prepared = this.#orDoom(() => prepareOffsets(offsets))
+        this.#enqueue({ kind: 'offsets', offsets: prepared, resolve, reject })
       }),
     )
   }
@@ -102,19 +104,32 @@ export class GuardedTransaction implements TransactionScope {
     })
   }
 
+  /** What `check` gives; its error dooms the transaction, for the caller may not await what was refused. */
+  #orDoom<T>(check: () => T): T {
+    try {
+      return check()
+    } catch (error) {
+      this.#failure ??= { error }
+      throw error
+    }
+  }
+
   #enqueue(operation: Operation): void {
     this.#waiting.push(operation)
-    this.#pumping ??= this.#pump().finally(() => {
-      this.#pumping = undefined
-    })
+    this.#pumping ??= this.#pump()
   }
 
   async #pump(): Promise<void> {
-    // A turn later, so that sends of one tick share a Produce.
-    await Promise.resolve()
-    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
-      if (next.kind === 'offsets') await this.#commitOffsets(next)
-      else await this.#sendTogether([next, ...this.#takeSends()])
+    try {
+      // A turn later, so that sends of one tick share a Produce.
+      await Promise.resolve()
+      for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
+        if (next.kind === 'offsets') await this.#commitOffsets(next)
+        else await this.#sendTogether([next, ...this.#takeSends()])
+      }
+    } finally {
+      // In the tick that found nothing waiting: an operation that comes later starts a pump of its own.
+      this.#pumping = undefined
     }
   }
 
@@ -134,6 +149,7 @@ export class GuardedTransaction implements TransactionScope {
         const count = await this.#tools.partitionCount(operation.prepared.topic)
         placed.push({ operation, at: placeSend(operation.prepared, count, this.#tools.fallback()) })
       } catch (error) {
+        this.#failure ??= { error }
         operation.reject(error)
       }
     }
