@@ -26,10 +26,13 @@ export interface MemberSetup extends LeaseOptions {
 /** What a `transact` callback does, in order. With `caught`, its failure is noted as the step's result and the next step follows. */
 export type Step = { readonly caught?: boolean } & (
   | { readonly do: 'send'; readonly record: GuardedRecord }
+  /** A send that the callback does not wait for. */
+  | { readonly do: 'sendUnawaited'; readonly record: GuardedRecord }
   | { readonly do: 'sendOffsets'; readonly offsets: GuardedOffsets }
   | { readonly do: 'throw'; readonly message: string }
   /** Says `holding`, and goes on at the command `go` of that name. */
   | { readonly do: 'hold'; readonly name: string }
+  | { readonly do: 'wait'; readonly ms: number }
   /** `leadership.send` within the callback. */
   | { readonly do: 'sendOutside'; readonly record: GuardedRecord }
   /** `leadership.transact` within the callback. */
@@ -215,6 +218,9 @@ async function runStep(leadership: Leadership, transaction: TransactionScope, st
   switch (step.do) {
     case 'send':
       return await transaction.send(step.record)
+    case 'sendUnawaited':
+      void transaction.send(step.record)
+      return
     case 'sendOffsets':
       return await transaction.sendOffsets(step.offsets)
     case 'throw':
@@ -224,6 +230,8 @@ async function runStep(leadership: Leadership, transaction: TransactionScope, st
         holds.set(step.name, resolve)
         say('holding', { name: step.name })
       })
+    case 'wait':
+      return await delay(step.ms)
     case 'sendOutside':
       return await leadership.send(step.record)
     case 'nest':
