@@ -183,9 +183,7 @@ export class Follower {
     followed.leader = undefined
     if (followed.assigning) return
     followed.assigning = true
-    void this.#place(followed).finally(() => {
-      followed.assigning = false
-    })
+    void this.#place(followed)
   }
 
   async #place(followed: Followed): Promise<void> {
@@ -223,6 +221,8 @@ export class Follower {
     }
     if (this.#closed.signal.aborted) return true
     followed.leader = leader
+    // Before the join, whose Fetch may fail in this very tick and have the partition assigned again.
+    followed.assigning = false
     this.#join(leader.node, followed)
     return true
   }
@@ -281,6 +281,7 @@ export class Follower {
     const { runtime, topic } = this.#options
     if (hasReached(followed, end)) return Promise.resolve()
     return new Promise((resolve, reject) => {
+      bound.signal?.throwIfAborted()
       const settle = (finish: () => void): void => {
         timer.cancel()
         bound.signal?.removeEventListener('abort', onAbort)
@@ -344,13 +345,15 @@ export class Follower {
   }
 
   #fetch(node: Node, targets: readonly Target[]): Promise<ApiResponse<'Fetch'>> {
-    const { connection, runtime, topic, requestTimeoutMs } = this.#options
+    const { connection, runtime, topic, requestTimeoutMs, longestSilenceMs } = this.#options
+    // A quiet log is answered often enough not to be taken for one that was not heard.
+    const maxWaitMs = Math.min(longPollMs, Math.floor(longestSilenceMs / 2))
     return connection.request(
       node,
       'poll',
       {
         api: 'Fetch',
-        maxWaitMs: longPollMs,
+        maxWaitMs,
         minBytes: 1,
         maxBytes: fetchBytes,
         partitionMaxBytes: partitionFetchBytes,
@@ -362,7 +365,7 @@ export class Follower {
           lastFetchedEpoch: followed.lastFetchedEpoch,
         })),
       },
-      { deadline: runtime.monotonicNow() + longPollMs + requestTimeoutMs },
+      { deadline: runtime.monotonicNow() + maxWaitMs + requestTimeoutMs },
     )
   }
 
@@ -394,18 +397,21 @@ export class Follower {
   #take(response: ApiResponse<'Fetch'>, asked: ReadonlyMap<number, bigint>): void {
     const { metadata, runtime, topic, longestSilenceMs } = this.#options
     const now = runtime.monotonicNow()
-    for (const answer of response.partitions) {
+    const answers =
+      response.errorCode === 0
+        ? response.partitions
+        : [...asked.keys()].map((partition) => ({ partition, errorCode: response.errorCode, batches: [] }))
+    for (const answer of answers) {
       const followed = this.#followed.get(answer.partition)
       if (followed === undefined || followed.position !== asked.get(answer.partition)) continue
-      const errorCode = response.errorCode === 0 ? answer.errorCode : response.errorCode
-      const disposition = dispositionOf('Fetch', errorCode)
-      if (disposition === 're-read' || answer.divergingEpoch !== undefined) {
+      const disposition = dispositionOf('Fetch', answer.errorCode)
+      if (disposition === 're-read' || ('divergingEpoch' in answer && answer.divergingEpoch !== undefined)) {
         this.#readAgain(followed)
       } else if (disposition !== 'ok') {
         followed.lastErrorAt = now
         metadata.forget(topic, answer.partition)
         if (disposition === 'fatal') {
-          const refusal = this.#refusal('Fetch', errorCode)
+          const refusal = this.#refusal('Fetch', answer.errorCode)
           for (const waiter of [...followed.waiters]) waiter.failed(refusal)
         }
         this.#assign(followed)
@@ -426,7 +432,7 @@ export class Follower {
     for (const batch of batches) {
       if (batch.lastOffset < position) continue
       if (batch.undecodable !== undefined) followed.reader.undecodable(batch.baseOffset, batch.undecodable)
-      settled.push(...settleBatch(followed.open, batch, now))
+      for (const record of settleBatch(followed.open, batch, now)) settled.push(record)
       position = batch.lastOffset + 1n
       followed.lastFetchedEpoch = batch.partitionLeaderEpoch
     }

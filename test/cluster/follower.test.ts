@@ -1,0 +1,555 @@
+/** The follower: ends that are proven, joins that do not wait, re-reads, partitions in error, waits that end. */
+import { describe, expect, test } from 'vitest'
+import type { ApiRequest, ApiResponse, FetchedBatch, Node } from '../../src/cluster/connection.js'
+import type { PartitionReader } from '../../src/cluster/follower.js'
+import { Follower } from '../../src/cluster/follower.js'
+import type { SeenRequest, Step } from '../support/scripted-connection.js'
+import { lost, unreachable } from '../support/scripted-connection.js'
+import type { World } from './support.js'
+import { metadataOf, node, otherNode, requestTimeoutMs, watched, world } from './support.js'
+
+const topic = 'states'
+const longPollMs = 5_000
+const longestSilenceMs = 900_000
+
+type FetchAnswer = ApiResponse<'Fetch'>['partitions'][number]
+
+function batch(at: bigint, count = 1, values: Partial<FetchedBatch> = {}): FetchedBatch {
+  return {
+    baseOffset: at,
+    lastOffset: at + BigInt(count) - 1n,
+    partitionLeaderEpoch: 4,
+    producerId: -1n,
+    producerEpoch: -1,
+    transactional: false,
+    logAppendTime: true,
+    maxTimestamp: 0n,
+    control: undefined,
+    records: Array.from({ length: count }, (_, index) => ({
+      offset: at + BigInt(index),
+      key: null,
+      value: null,
+      headers: [],
+    })),
+    ...values,
+  }
+}
+
+function fetched(partition: number, batches: readonly FetchedBatch[], errorCode = 0): FetchAnswer {
+  return { partition, errorCode, highWatermark: 0n, logStartOffset: 0n, batches }
+}
+
+function offset(value: bigint, errorCode = 0): Step<'ListOffsets'> {
+  return ({ request }) => ({
+    partitions: request.partitions.map(({ partition }) => ({ partition, errorCode, offset: value, leaderEpoch: 4 })),
+  })
+}
+
+interface Log {
+  readonly events: string[]
+  readonly reader: PartitionReader
+}
+
+function log(): Log {
+  const events: string[] = []
+  return {
+    events,
+    reader: {
+      started: () => events.push('started'),
+      records: (records) => events.push(`records ${records.map((record) => record.offset).join(',')}`),
+      caughtUp: () => events.push('caught up'),
+      wentBack: (found, expected) => events.push(`went back ${found} < ${expected}`),
+      undecodable: (at) => events.push(`undecodable ${at}`),
+    },
+  }
+}
+
+/** A broker whose partitions hold logs that tests append to; a Fetch waits until there is something, or its time is up. */
+class Broker {
+  readonly logs = new Map<number, FetchedBatch[]>()
+  readonly errors = new Map<number, number>()
+  readonly #waiting = new Set<() => void>()
+  readonly #cluster: World
+
+  constructor(cluster: World) {
+    this.#cluster = cluster
+    cluster.connection.always('ListOffsets', ({ request }) => this.#list(request))
+    cluster.connection.always('Fetch', (seen) => this.#fetch(seen))
+  }
+
+  append(partition: number, ...batches: FetchedBatch[]): void {
+    this.logs.set(partition, [...(this.logs.get(partition) ?? []), ...batches])
+    for (const wake of this.#waiting) wake()
+  }
+
+  end(partition: number): bigint {
+    return (this.logs.get(partition)?.at(-1)?.lastOffset ?? -1n) + 1n
+  }
+
+  #list(request: ApiRequest<'ListOffsets'>): ApiResponse<'ListOffsets'> {
+    return {
+      partitions: request.partitions.map(({ partition, at }) => ({
+        partition,
+        errorCode: 0,
+        offset: at === 'latest' ? this.end(partition) : (this.logs.get(partition)?.[0]?.baseOffset ?? 0n),
+        leaderEpoch: 4,
+      })),
+    }
+  }
+
+  #fetch({ request }: SeenRequest<'Fetch'>): Promise<ApiResponse<'Fetch'>> {
+    const answer = (): ApiResponse<'Fetch'> => ({
+      errorCode: 0,
+      partitions: request.partitions.map(({ partition, offset: from }) => {
+        const error = this.errors.get(partition)
+        if (error !== undefined) return fetched(partition, [], error)
+        return fetched(partition, this.logs.get(partition)?.filter(({ lastOffset }) => lastOffset >= from) ?? [])
+      }),
+    })
+    const isWorth = (): boolean => answer().partitions.some(({ batches, errorCode }) => batches.length + errorCode > 0)
+    if (isWorth()) return Promise.resolve(answer())
+    return new Promise((resolve) => {
+      const finish = (): void => {
+        this.#waiting.delete(wake)
+        timer.cancel()
+        resolve(answer())
+      }
+      const wake = (): void => {
+        if (isWorth()) finish()
+      }
+      const timer = this.#cluster.runtime.setTimer(request.maxWaitMs, finish)
+      this.#waiting.add(wake)
+    })
+  }
+}
+
+function begin(silenceMs = longestSilenceMs): World & { follower: Follower; broker: Broker } {
+  const cluster = world()
+  const broker = new Broker(cluster)
+  const { connection, metadata, runtime } = cluster
+  const follower = new Follower({
+    connection,
+    metadata,
+    runtime,
+    topic,
+    requestTimeoutMs,
+    longestSilenceMs: silenceMs,
+  })
+  return { ...cluster, broker, follower }
+}
+
+const shortly = ({ runtime }: World, ms = 3_000): { deadline: number } => ({ deadline: runtime.monotonicNow() + ms })
+const polls = ({ connection }: World): readonly SeenRequest<'Fetch'>[] => connection.of('Fetch')
+
+describe('reading', () => {
+  test('from earliest is caught up at the end that ListOffsets named, and then follows', async () => {
+    const cluster = begin()
+    const { broker, follower, runtime } = cluster
+    broker.append(0, batch(0n, 2), batch(2n))
+    const { events, reader } = log()
+    follower.follow(0, reader)
+    await runtime.pass(10)
+    expect(events).toEqual(['started', 'records 0,1,2', 'caught up'])
+    broker.append(0, batch(3n))
+    await runtime.pass(10)
+    expect(events.slice(3)).toEqual(['records 3'])
+    expect(follower.position(0)).toBe(4n)
+  })
+
+  test('goes by the end of the batch, through gaps and batches that compaction emptied', async () => {
+    const { broker, follower, runtime } = begin()
+    broker.append(0, batch(0n), batch(5n, 1, { lastOffset: 9n }), batch(10n, 1, { lastOffset: 12n, records: [] }))
+    const { events, reader } = log()
+    follower.follow(0, reader)
+    await runtime.pass(10)
+    expect(events).toEqual(['started', 'records 0,5', 'caught up'])
+    expect(follower.position(0)).toBe(13n)
+  })
+
+  test('of an empty log is caught up at once', async () => {
+    const { follower, runtime } = begin()
+    const { events, reader } = log()
+    follower.follow(0, reader)
+    await runtime.pass(10)
+    expect(events).toEqual(['started', 'caught up'])
+  })
+
+  test('takes one batch of very many records', async () => {
+    const { broker, follower, runtime } = begin()
+    const count = 200_000
+    broker.append(0, batch(0n, count))
+    let records = 0
+    follower.follow(0, {
+      ...log().reader,
+      records: (settled) => {
+        records += settled.length
+      },
+    })
+    await runtime.pass(10)
+    expect(records).toBe(count)
+    expect(follower.position(0)).toBe(BigInt(count))
+  })
+
+  test('reports bytes that cannot be read and goes on behind them', async () => {
+    const { broker, follower, runtime } = begin()
+    broker.append(0, batch(0n), batch(1n, 1, { records: [], undecodable: 'compressed with zstd' }), batch(2n))
+    const { events, reader } = log()
+    follower.follow(0, reader)
+    await runtime.pass(10)
+    expect(events).toEqual(['started', 'undecodable 1', 'records 0,2', 'caught up'])
+  })
+
+  test('hands on what is settled while another transaction is open', async () => {
+    const { broker, follower, runtime } = begin()
+    const of = (producerId: bigint, values: Partial<FetchedBatch> = {}): Partial<FetchedBatch> => ({
+      producerId,
+      producerEpoch: 1,
+      transactional: true,
+      ...values,
+    })
+    broker.append(0, batch(0n, 1, of(1n)), batch(1n, 1, of(2n)))
+    broker.append(0, batch(2n, 1, of(2n, { control: 'commit', records: [] })))
+    const { events, reader } = log()
+    const settledBelow: bigint[] = []
+    follower.follow(0, {
+      ...reader,
+      records: (records, below) => {
+        reader.records(records, below)
+        settledBelow.push(below)
+      },
+    })
+    await runtime.pass(10)
+    expect(events).toEqual(['started', 'records 1', 'caught up'])
+    expect(settledBelow).toEqual([0n])
+  })
+
+  test('asks for all partitions of a broker in one Fetch, whose order rotates', async () => {
+    const cluster = begin()
+    for (const partition of [0, 1, 2]) cluster.follower.follow(partition, log().reader)
+    await cluster.runtime.pass(3 * longPollMs)
+    const orders = polls(cluster)
+      .filter(({ request }) => request.partitions.length === 3)
+      .map(({ request }) => request.partitions[0]?.partition)
+    expect(new Set(orders)).toEqual(new Set([0, 1, 2]))
+    expect(polls(cluster).every(({ channel }) => channel === 'poll')).toBe(true)
+  })
+
+  test('names the epoch of the last batch, so that a cut-back log is noticed', async () => {
+    const cluster = begin()
+    cluster.broker.append(0, batch(0n, 1, { partitionLeaderEpoch: 3 }))
+    cluster.follower.follow(0, log().reader)
+    await cluster.runtime.pass(10)
+    expect(polls(cluster).map(({ request }) => request.partitions[0]?.lastFetchedEpoch)).toEqual([-1, 3])
+    expect(polls(cluster)[0]?.request.partitions[0]?.currentLeaderEpoch).toBe(4)
+  })
+})
+
+describe('joining', () => {
+  test('cuts a running long poll short instead of waiting behind it', async () => {
+    const cluster = begin()
+    const { broker, follower, runtime, connection } = cluster
+    follower.follow(0, log().reader)
+    await runtime.pass(100)
+    broker.append(1, batch(0n))
+    const { events, reader } = log()
+    follower.follow(1, reader)
+    await runtime.pass(10)
+    expect(events).toEqual(['started', 'records 0', 'caught up'])
+    expect(connection.resets).toEqual([{ node: node.id, channel: 'poll' }])
+    expect(follower.lastErrorAt(0)).toBeUndefined()
+    expect(polls(cluster).at(-1)?.request.partitions).toHaveLength(2)
+  })
+
+  test('twice is a fault of the caller', () => {
+    const { follower } = begin()
+    follower.follow(0, log().reader)
+    expect(() => follower.follow(0, log().reader)).toThrow('followed already')
+  })
+})
+
+describe('reading to an end', () => {
+  test('asks for the end at the call, with the leader epoch, and waits until it was read', async () => {
+    const { broker, connection, follower, runtime } = begin()
+    broker.append(0, batch(0n))
+    follower.follow(0, log().reader)
+    await runtime.pass(10)
+    connection.next('ListOffsets', offset(2n))
+    const calledAt = runtime.monotonicNow()
+    const read = watched(follower.readToEnd(0, { deadline: calledAt + 3_000 }))
+    await runtime.pass(50)
+    expect(read.now().state).toBe('pending')
+    expect(connection.of('ListOffsets').at(-1)?.request.partitions).toEqual([
+      { partition: 0, currentLeaderEpoch: 4, at: 'latest' },
+    ])
+    broker.append(0, batch(1n))
+    await runtime.pass(0)
+    expect(read.now().value).toEqual({ end: 2n, askedAt: calledAt })
+  })
+
+  test('waits for the first read as well, whatever the end', async () => {
+    const { broker, connection, follower, runtime } = begin()
+    broker.append(0, batch(0n))
+    // The earliest offset, the end that is asked for here, and the end of the first read.
+    connection.next('ListOffsets', offset(0n), offset(1n), offset(5n))
+    const { events, reader } = log()
+    follower.follow(0, reader)
+    const read = watched(follower.readToEnd(0, { deadline: runtime.monotonicNow() + 3_000 }))
+    await runtime.pass(50)
+    expect(read.now().state).toBe('pending')
+    expect(events).not.toContain('caught up')
+    broker.append(0, batch(1n, 4))
+    await runtime.pass(0)
+    expect(read.now().state).toBe('fulfilled')
+  })
+
+  test.each([78, 74, 75, 6, 5])('is answered %d: asked again, and no end is made up', async (errorCode) => {
+    const cluster = begin()
+    const { broker, connection, follower, runtime } = cluster
+    broker.append(0, batch(0n))
+    follower.follow(0, log().reader)
+    await runtime.pass(10)
+    const before = connection.of('Metadata').length
+    connection.next('ListOffsets', offset(-1n, errorCode), offset(1n))
+    const read = watched(follower.readToEnd(0, shortly(cluster)))
+    await runtime.pass(500)
+    expect(read.now().value).toMatchObject({ end: 1n })
+    expect(follower.lastErrorAt(0)).toBeDefined()
+    expect(connection.of('Metadata').length - before).toBe(errorCode === 78 ? 0 : 1)
+  })
+
+  test('that nobody can name is an error at the deadline (I12)', async () => {
+    const cluster = begin()
+    const { connection, follower, runtime } = cluster
+    follower.follow(0, log().reader)
+    await runtime.pass(10)
+    connection.always('ListOffsets', unreachable)
+    const read = watched(follower.readToEnd(0, shortly(cluster)))
+    await runtime.pass(3_500)
+    expect(read.now().error).toMatchObject({ code: 'TRANSPORT', retriable: true })
+    follower.close()
+  })
+
+  test('that is not reached is an error at the deadline', async () => {
+    const cluster = begin()
+    const { connection, follower, runtime } = cluster
+    follower.follow(0, log().reader)
+    await runtime.pass(10)
+    connection.next('ListOffsets', offset(9n))
+    const read = watched(follower.readToEnd(0, shortly(cluster)))
+    await runtime.pass(3_500)
+    expect(read.now().error).toMatchObject({ code: 'TRANSPORT' })
+    expect(String(read.now().error)).toContain('at 9')
+  })
+
+  test('ends when the signal aborts: while the end is awaited, and when that was while it was asked for', async () => {
+    const cluster = begin()
+    const { connection, follower, runtime } = cluster
+    follower.follow(0, log().reader)
+    await runtime.pass(10)
+    const abort = new AbortController()
+    const reason = new Error('enough')
+    connection.next('ListOffsets', offset(9n), async () => {
+      await new Promise<void>((resolve) => runtime.setTimer(100, resolve))
+      return { partitions: [{ partition: 0, errorCode: 0, offset: 9n, leaderEpoch: 4 }] }
+    })
+    const waiting = watched(follower.readToEnd(0, { ...shortly(cluster), signal: abort.signal }))
+    await runtime.pass(1)
+    const asking = watched(follower.readToEnd(0, { ...shortly(cluster), signal: abort.signal }))
+    await runtime.pass(1)
+    abort.abort(reason)
+    await runtime.pass(100)
+    expect(waiting.now().error).toBe(reason)
+    expect(asking.now().error).toBe(reason)
+  })
+
+  test('without the right to read is UNAUTHORIZED, from ListOffsets or from Fetch', async () => {
+    const cluster = begin()
+    const { broker, connection, follower, runtime } = cluster
+    follower.follow(0, log().reader)
+    await runtime.pass(10)
+    connection.next('ListOffsets', offset(-1n, 29))
+    await expect(follower.readToEnd(0, shortly(cluster))).rejects.toMatchObject({ code: 'UNAUTHORIZED' })
+    broker.errors.set(0, 29)
+    connection.next('ListOffsets', offset(5n))
+    const read = watched(follower.readToEnd(0, shortly(cluster, 20_000)))
+    await runtime.pass(longPollMs + 1_000)
+    expect(read.now().error).toMatchObject({ code: 'UNAUTHORIZED', resource: `topic '${topic}'` })
+    follower.close()
+  })
+})
+
+describe('a partition in error', () => {
+  test.each([6, 74, 75, 3, 5, 56])(
+    '%d: leaves the fetch set, finds its leader, and goes on where it was',
+    async (code) => {
+      const cluster = begin()
+      const { broker, connection, follower, runtime } = cluster
+      broker.append(0, batch(0n))
+      const [first, second] = [log(), log()]
+      follower.follow(0, first.reader)
+      follower.follow(1, second.reader)
+      await runtime.pass(10)
+      broker.errors.set(0, code)
+      connection.always('Metadata', ({ request }) => metadataOf(request.topics, otherNode))
+      broker.append(1, batch(0n))
+      await runtime.pass(0)
+      broker.errors.delete(0)
+      await runtime.pass(2_000)
+      broker.append(0, batch(1n))
+      await runtime.pass(10)
+      expect(first.events).toEqual(['started', 'records 0', 'caught up', 'records 1'])
+      expect(follower.lastErrorAt(0)).toBeDefined()
+      expect(follower.lastErrorAt(1)).toBeUndefined()
+      expect(polls(cluster).at(-1)?.node).toEqual(otherNode)
+    },
+  )
+
+  test('that stays in error is asked for ever more rarely, and the others are not disturbed', async () => {
+    const cluster = begin()
+    const { broker, follower, runtime } = cluster
+    const healthy = log()
+    broker.errors.set(0, 6)
+    follower.follow(0, log().reader)
+    follower.follow(1, healthy.reader)
+    await runtime.pass(20_000)
+    const before = polls(cluster).length
+    await runtime.pass(10_000)
+    expect(polls(cluster).length - before).toBeLessThan(40)
+    broker.append(1, batch(0n))
+    await runtime.pass(1_100)
+    expect(healthy.events).toContain('records 0')
+  })
+
+  test('without a leader waits for Metadata to name one', async () => {
+    const cluster = begin()
+    const { broker, connection, follower, runtime } = cluster
+    const nobody: Node = { id: -1, host: '', port: -1 }
+    connection.always('Metadata', ({ request }) => metadataOf(request.topics, nobody))
+    broker.append(0, batch(0n))
+    const { events, reader } = log()
+    follower.follow(0, reader)
+    await runtime.pass(5_000)
+    expect(events).toEqual(['started'])
+    expect(connection.of('Metadata').length).toBeLessThan(20)
+    connection.always('Metadata', ({ request }) => metadataOf(request.topics))
+    await runtime.pass(1_100)
+    expect(events).toEqual(['started', 'records 0', 'caught up'])
+  })
+
+  test('is not asked in a busy loop when the whole answer carries the error', async () => {
+    const cluster = begin()
+    const { connection, follower, runtime } = cluster
+    connection.always('Fetch', { errorCode: -1, partitions: [] })
+    follower.follow(0, log().reader)
+    await runtime.pass(5_000)
+    expect(polls(cluster).length).toBeLessThan(30)
+    expect(follower.lastErrorAt(0)).toBeDefined()
+    follower.close()
+  })
+
+  test.each([['lost', lost] as const, ['unreachable', unreachable] as const])(
+    'because its broker is gone (%s) is noted as an error and found again',
+    async (_name, failing) => {
+      const cluster = begin()
+      const { broker, connection, follower, runtime } = cluster
+      connection.next('Fetch', failing)
+      broker.append(0, batch(0n))
+      const { events, reader } = log()
+      follower.follow(0, reader)
+      await runtime.pass(2_000)
+      expect(events).toEqual(['started', 'records 0', 'caught up'])
+      expect(follower.lastErrorAt(0)).toBeDefined()
+    },
+  )
+})
+
+describe('reading again from earliest', () => {
+  test.each([
+    ['an offset out of range', (partition: number) => fetched(partition, [], 1)],
+    [
+      'a diverging epoch',
+      (partition: number) => ({ ...fetched(partition, []), divergingEpoch: { epoch: 3, endOffset: 1n } }),
+    ],
+  ])('follows %s, and tells that the log went back', async (_name, answer) => {
+    const cluster = begin()
+    const { broker, connection, follower, runtime } = cluster
+    broker.append(0, batch(0n, 5))
+    const { events, reader } = log()
+    follower.follow(0, reader)
+    await runtime.pass(10)
+    broker.logs.set(0, [batch(0n, 2)])
+    const before = connection.of('ListOffsets').length
+    connection.next('Fetch', { errorCode: 0, partitions: [answer(0)] })
+    await runtime.pass(longPollMs + 1_000)
+    expect(events.slice(3)).toEqual(['started', 'went back 2 < 5', 'records 0,1', 'caught up'])
+    expect(connection.of('ListOffsets').length - before).toBe(2)
+  })
+
+  test('keeps waits for an end waiting until it is caught up', async () => {
+    const cluster = begin()
+    const { broker, connection, follower, runtime } = cluster
+    broker.append(0, batch(0n, 5))
+    follower.follow(0, log().reader)
+    await runtime.pass(10)
+    connection.next('ListOffsets', offset(6n))
+    const read = watched(follower.readToEnd(0, shortly(cluster, 20_000)))
+    connection.next('Fetch', { errorCode: 0, partitions: [fetched(0, [], 1)] })
+    await runtime.pass(longPollMs + 100)
+    expect(read.now().state).toBe('pending')
+    broker.append(0, batch(5n))
+    await runtime.pass(1_000)
+    expect(read.now().state).toBe('fulfilled')
+  })
+
+  test('follows a silence in which tombstones may have been cleaned away', async () => {
+    const { broker, follower, runtime } = begin()
+    broker.append(0, batch(0n))
+    const { events, reader } = log()
+    follower.follow(0, reader)
+    await runtime.pass(10)
+    runtime.leap(longestSilenceMs + 1)
+    broker.append(0, batch(1n))
+    await runtime.pass(longPollMs + 2_000)
+    expect(events.slice(3)).toEqual(['started', 'records 0,1', 'caught up'])
+  })
+
+  test('does not follow a quiet log, however short the silence that may be', async () => {
+    const { broker, follower, runtime } = begin(1_000)
+    broker.append(0, batch(0n))
+    const { events, reader } = log()
+    follower.follow(0, reader)
+    await runtime.pass(60_000)
+    expect(events).toEqual(['started', 'records 0', 'caught up'])
+  })
+})
+
+describe('closing', () => {
+  test('rejects those who wait for an end, and stops asking', async () => {
+    const cluster = begin()
+    const { connection, follower, runtime } = cluster
+    follower.follow(0, log().reader)
+    await runtime.pass(10)
+    connection.next('ListOffsets', offset(9n))
+    const read = watched(follower.readToEnd(0, shortly(cluster)))
+    await runtime.pass(1)
+    follower.close()
+    connection.close()
+    await runtime.pass(60_000)
+    expect(read.now().error).toMatchObject({ code: 'CLOSED' })
+    expect(connection.underWay).toBe(0)
+    expect(runtime.pendingTimers).toBe(0)
+  })
+
+  test('while a leader is looked for ends that too', async () => {
+    const cluster = begin()
+    const { connection, follower, runtime } = cluster
+    connection.always('Metadata', unreachable)
+    follower.follow(0, log().reader)
+    await runtime.pass(500)
+    follower.close()
+    const before = connection.of('Metadata').length
+    await runtime.pass(10_000)
+    expect(connection.of('Metadata').length - before).toBeLessThanOrEqual(1)
+    expect(runtime.pendingTimers).toBe(0)
+  })
+})
