@@ -194,6 +194,29 @@ describeWithKafka('the coordination topic', { nodes: 1, transactionVersion: 2 },
   })
 })
 
+describeWithKafka('the coordination topic on three brokers', { nodes: 3, transactionVersion: 2 }, (cluster) => {
+  test('has three replicas, of which two must have each record', async () => {
+    const topic = freshName('coordination')
+    const kafka = new Kafka({ brokers: [...cluster().bootstrap], logLevel: logLevel.NOTHING })
+    const client = new CoordinationClient({ kafka, topic })
+    const admin = kafka.admin()
+    try {
+      await (await client.acquire('role')).renew()
+      await admin.connect()
+      const { topics } = await admin.fetchTopicMetadata({ topics: [topic] })
+      const partitions = topics[0]?.partitions ?? []
+      expect(partitions.map(({ replicas }) => replicas.length)).toEqual(Array.from({ length: 16 }, () => 3))
+      const { resources } = await admin.describeConfigs({
+        includeSynonyms: false,
+        resources: [{ type: ConfigResourceTypes.TOPIC, name: topic, configNames: ['min.insync.replicas'] }],
+      })
+      expect(resources[0]?.configEntries).toMatchObject([{ configName: 'min.insync.replicas', configValue: '2' }])
+    } finally {
+      await Promise.all([client.close(), admin.disconnect()])
+    }
+  })
+})
+
 /** Metadata v4 that allows the broker to make the topic. */
 async function askForTopic([broker]: readonly string[], topic: string): Promise<void> {
   const connection = await WireConnection.open(broker ?? '')

@@ -1,6 +1,6 @@
 /**
  * Asks a role's transaction coordinator by hand, so that mints are counted from what the broker knows and not from what the library
- * says of itself.
+ * says of itself; and mints by hand, as a stranger.
  *
  * It shares nothing with src.
  */
@@ -24,6 +24,27 @@ export async function lookAt(bootstrap: readonly string[], transactionalId: stri
     const view = coordinator === undefined ? undefined : await describeAt(coordinator, transactionalId)
     if (view !== undefined) return view
     await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}
+
+/** Mints as a stranger would, by a plain InitProducerId v4: whoever led under the id is deposed. */
+export async function mintByHand(bootstrap: readonly string[], transactionalId: string): Promise<void> {
+  const [seed] = bootstrap
+  const coordinator = seed === undefined ? undefined : await findCoordinator(seed, transactionalId)
+  if (coordinator === undefined) throw new Error(`no coordinator of '${transactionalId}'`)
+  const connection = await WireConnection.open(coordinator)
+  try {
+    const body = new WireWriter().compactString(transactionalId).int32(60_000).int64(-1n).int16(-1).tags().toBuffer()
+    for (;;) {
+      const answer = await connection.request('InitProducerId', 4, body)
+      answer.int32()
+      const errorCode = answer.int16()
+      if (errorCode === 0) return
+      // CONCURRENT_TRANSACTIONS passes once the markers of the last transaction are written.
+      if (errorCode !== 51) throw new Error(`InitProducerId of '${transactionalId}' answered ${errorCode}`)
+    }
+  } finally {
+    connection.close()
   }
 }
 
