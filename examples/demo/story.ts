@@ -94,7 +94,10 @@ async function stoppedAndWoken(stage: Stage, leader: Term): Promise<Term> {
   await waiting(stage, [member])
   // It contends again only after its work has settled, so by now it has told of every write.
   const caught = cast.writes.slice(toldBefore).find((one) => one.member === member.name && !one.afterWaking)
-  if (caught !== undefined) tell(`  the write that the stop caught under way: ${caught.code ?? 'was committed before'}`)
+  if (caught !== undefined) {
+    const reason = caught.code === undefined ? '' : ` (${caught.code})`
+    tell(`  the write that the stop caught under way: ${caught.outcome}${reason}`)
+  }
   await cast.until(`${next.member.name} goes on`, () => cast.writesOf(next, 'committed')[before + 10])
   if (cast.terms.at(-1) !== next) throw new Error(`${next.member.name} was deposed when ${member.name} woke up`)
   tell(`${next.member.name} leads on in term ${next.term}; ${member.name} waits at the end of the queue`)
