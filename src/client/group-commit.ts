@@ -4,6 +4,7 @@
  * A send that fails by itself is rejected and the rest run again in order; any other failure rejects the group. It must not talk to the
  * broker: it is given a way to run a transaction.
  */
+import { dispositionOf, kafkaErrorName } from '../cluster/error-table.js'
 import type { Metadata } from '../cluster/metadata.js'
 import type { PartitionRecords, Refusal } from '../cluster/transaction.js'
 import { TransactionFailure } from '../cluster/transaction.js'
@@ -84,11 +85,17 @@ export class GroupCommit implements Job {
       return []
     } catch (error) {
       if (error instanceof TransactionFailure && error.reason.kind === 'refused') {
-        return sortOut(
+        const { refusals } = error.reason
+        const again = sortOut(
           placed.map(({ send }) => send),
           layout,
-          error.reason.refusals,
+          refusals,
         )
+        // Where none of them is at fault, as when the lease that rides along is refused, all would only be refused again.
+        if (again.length !== 1 || again[0]?.length !== placed.length) return again
+        const [refusal] = refusals
+        for (const { send } of placed) send.reject(refusal === undefined ? error : refusedError(refusal))
+        return []
       }
       for (const { send } of placed) send.reject(error)
       return []
@@ -149,20 +156,37 @@ export function refusedError({ topic, partition, kafkaCode, message }: Refusal):
   })
 }
 
-/** How many partitions a topic has, asked of the cluster where that is not known; `REFUSED` (3) for a topic that does not exist. */
+/**
+ * How many partitions a topic has, asked of the cluster where that is not known.
+ *
+ * @throws `REFUSED` for a topic that does not exist (3) or may not be described (29); `TRANSPORT` where that cannot be told.
+ */
 export async function partitionCountOf(metadata: Metadata, topic: string, deadline: number): Promise<number> {
+  let problem: string
+  let cause: unknown
   try {
     const count = await metadata.partitionCountOf(topic, { deadline })
-    if (count !== undefined) return count
+    if (typeof count === 'number') return count
+    if (count.kind === 'absent') {
+      throw coordinationError('REFUSED', `Topic '${topic}' does not exist`, { topic, partition: -1, kafkaCode: 3 })
+    }
+    problem = `Metadata answered ${kafkaErrorName(count.errorCode)}`
+    if (dispositionOf('Metadata', count.errorCode) === 'fatal') {
+      throw coordinationError('REFUSED', `The broker refused to tell of topic '${topic}': ${problem}`, {
+        topic,
+        partition: -1,
+        kafkaCode: count.errorCode,
+      })
+    }
   } catch (error) {
     if (isCoordinationError(error)) throw error
-    const message = error instanceof Error ? error.message : String(error)
-    throw coordinationError(
-      'TRANSPORT',
-      `The partitions of topic '${topic}' could not be asked for: ${message}`,
-      { retriable: true },
-      { cause: error },
-    )
+    problem = error instanceof Error ? error.message : String(error)
+    cause = error
   }
-  throw coordinationError('REFUSED', `Topic '${topic}' does not exist`, { topic, partition: -1, kafkaCode: 3 })
+  throw coordinationError(
+    'TRANSPORT',
+    `The partitions of topic '${topic}' could not be asked for: ${problem}`,
+    { retriable: true },
+    { cause },
+  )
 }

@@ -47,12 +47,15 @@ export class Metadata {
     return this.#topics.get(topic)?.leaders.get(partition)
   }
 
-  /** How many partitions the topic has: known, or asked for once. Undefined when it does not exist. */
-  async partitionCountOf(topic: string, options: RequestOptions): Promise<number | undefined> {
+  /** How many partitions the topic has: known, or asked for once; else what the look found instead. */
+  async partitionCountOf(
+    topic: string,
+    options: RequestOptions,
+  ): Promise<number | Exclude<TopicLook, { readonly kind: 'found' }>> {
     const known = this.#topics.get(topic)
     if (known !== undefined) return known.partitionCount
     const look = await this.look(topic, options)
-    return look.kind === 'found' ? look.topic.partitions.length : undefined
+    return look.kind === 'found' ? look.topic.partitions.length : look
   }
 
   /** Asks the cluster now; callers that come while an answer is under way share it. */
