@@ -32,6 +32,7 @@ export class ByteBudget {
       const onAbort = (): void => {
         this.#waiting.splice(this.#waiting.indexOf(waiter), 1)
         reject(signal.reason)
+        this.#admit()
       }
       const waiter: Waiter = { bytes, enter }
       if (this.#waiting.length === 0 && this.#fits(bytes)) {
@@ -53,6 +54,10 @@ export class ByteBudget {
 
   #give(bytes: number): void {
     this.#taken -= bytes
+    this.#admit()
+  }
+
+  #admit(): void {
     for (let next = this.#waiting[0]; next !== undefined && this.#fits(next.bytes); next = this.#waiting[0]) {
       this.#waiting.shift()
       next.enter()

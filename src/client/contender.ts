@@ -20,10 +20,9 @@ import type { RoleState } from '../election/role-state.js'
 import { registrationOf, wantsLook } from '../election/role-state.js'
 import type { StrangerMemory } from '../election/stranger.js'
 import { judgeStranger } from '../election/stranger.js'
-import type { Evaluation, Self, Superseding } from '../election/succession.js'
+import type { Evaluation, Self } from '../election/succession.js'
 import { evaluate, supersededBy } from '../election/succession.js'
 import { sweepOf } from '../election/sweep.js'
-import type { CoordinationError } from '../errors.js'
 import { coordinationError, isCoordinationError } from '../errors.js'
 import type { Incarnation } from '../format/headers.js'
 import { compareIncarnations } from '../format/headers.js'
@@ -34,6 +33,7 @@ import { leaseRecord, registrationRecord, registrationTombstone, wallNow } from 
 import type { AcquireSplit } from './diagnostics.js'
 import type { Services } from './services.js'
 import { rememberEndedToken } from './services.js'
+import { isHopeless, supersededError, wedgedError } from './term-errors.js'
 
 /** A term that was just won: everything its leadership needs. */
 export interface WonTerm {
@@ -527,39 +527,6 @@ export class Contender {
     const { runtime, settings } = this.#services
     return { deadline: runtime.monotonicNow() + 2 * settings.requestTimeoutMs, signal: this.#signal }
   }
-}
-
-/** The error of a process whose member id a later one uses. */
-export function supersededError(role: Role, member: string, by: Superseding): CoordinationError {
-  return coordinationError(
-    'SUPERSEDED',
-    `A later process contends for '${role}' as member '${member}' (its ${by.source} is at offset ${by.offset}); give each process its own memberId`,
-    { role, member },
-  )
-}
-
-/** The error of a role whose last transaction the broker cannot finish. */
-export function wedgedError(role: Role, look: LookAnswer | undefined): CoordinationError {
-  const partitions = look?.partitions ?? []
-  return coordinationError(
-    'WEDGED',
-    `The broker has not finished the last transaction of '${role}' (${look?.state ?? 'CONCURRENT_TRANSACTIONS'}): a partition of it is offline or cannot take its marker: ${partitions.join(', ') || 'unknown'}; bring it back, or follow the runbook in the README`,
-    { role, partitions },
-  )
-}
-
-const hopelessCodes: ReadonlySet<string> = new Set([
-  'SUPERSEDED',
-  'CONFIG',
-  'UNAUTHORIZED',
-  'UNSUPPORTED',
-  'TOPIC',
-  'CLOSED',
-])
-
-/** Whether waiting cannot mend an error. */
-export function isHopeless(error: unknown): boolean {
-  return isCoordinationError(error) && hopelessCodes.has(error.code)
 }
 
 /** A passing failure as an outcome; anything else is thrown. */

@@ -6,9 +6,9 @@
 import { isCoordinationError } from '../errors.js'
 import type { Runtime } from '../runtime.js'
 import { sleep } from '../runtime.js'
-import { isHopeless } from './contender.js'
 import type { Leadership } from './leadership.js'
 import { withSignal } from './services.js'
+import { isHopeless } from './term-errors.js'
 
 /** What `lead` needs of its client. */
 export interface LeadTools {

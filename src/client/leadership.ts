@@ -5,43 +5,38 @@
  * not contend for the role again; `lead.ts` does.
  */
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { mintExpecting } from '../cluster/mint.js'
+import type { ProducerPair } from '../cluster/mint.js'
 import type { Bound } from '../cluster/schedule.js'
 import { backoffMs } from '../cluster/schedule.js'
 import type { PartitionRecords } from '../cluster/transaction.js'
-import { producerEpoch, Transaction, TransactionFailure } from '../cluster/transaction.js'
-import { isOwnAbort } from '../election/look.js'
-import type { LossSeen, Successor } from '../election/loss.js'
+import { Transaction, TransactionFailure } from '../cluster/transaction.js'
+import type { LossSeen } from '../election/loss.js'
 import { lossSeen } from '../election/loss.js'
-import { registrationOf } from '../election/role-state.js'
-import type { CoordinationError, FencedReason, TermDetails } from '../errors.js'
+import type { CoordinationError, TermDetails } from '../errors.js'
 import { coordinationError, isCoordinationError } from '../errors.js'
-import { compareIncarnations } from '../format/headers.js'
 import type { MemberId, Role } from '../format/names.js'
 import { stampHeaders } from '../format/stamp.js'
-import { FencingToken } from '../format/token.js'
-import type { Timer } from '../runtime.js'
+import type { FencingToken } from '../format/token.js'
 import { ByteBudget } from './byte-budget.js'
-import { clockJumpMs, clockOffset } from './clock-watch.js'
 import type { WonTerm } from './contender.js'
-import { isHopeless, supersededError } from './contender.js'
-import { leaseRecord, leaseTombstone, registrationTombstone } from './coordination-records.js'
+import { leaseRecord } from './coordination-records.js'
+import { inquireFence, lossError } from './fence-inquiry.js'
 import type { GroupCommitter } from './group-commit.js'
 import { GroupCommit, partitionCountOf, refusedError } from './group-commit.js'
 import type { TransactionScope } from './guarded-transaction.js'
 import { GuardedTransaction } from './guarded-transaction.js'
 import type { Job } from './lane.js'
 import { Lane } from './lane.js'
+import { LeaseClock } from './lease-clock.js'
 import type { GuardedRecord, PreparedSend, RecordPosition } from './records.js'
 import { prepareSend } from './records.js'
+import { bury, seal } from './resignation.js'
 import type { Services } from './services.js'
-import { rememberEndedToken, withSignal } from './services.js'
+import { rememberEndedToken } from './services.js'
+import { isHopeless, leaseExpiredError, resignedError, termEndedError } from './term-errors.js'
 
 /** What `resign` found: `resigned` = the token is dead by this resignation; `already-ended` = the term had ended before it could be. */
 export type ResignOutcome = 'resigned' | 'already-ended'
-
-/** How long a fenced leader may look for the reason. */
-const investigationMs = 1_000
 
 /** A term that this process leads, until `signal` aborts. */
 export class Leadership implements AsyncDisposable {
@@ -55,6 +50,7 @@ export class Leadership implements AsyncDisposable {
   readonly #services: Services
   readonly #won: WonTerm
   readonly #lane: Lane
+  readonly #clock: LeaseClock
   readonly #budget: ByteBudget
   /** Aborts what the user's work holds on to; `lead`'s caller may abort it before the term ends. */
   readonly #work = new AbortController()
@@ -62,16 +58,11 @@ export class Leadership implements AsyncDisposable {
   readonly #inTransaction = new AsyncLocalStorage<true>()
   readonly #unlisten: readonly (() => void)[]
   readonly #onEnd: () => void
-  #deadline: number
-  #confirmedAt: number
-  #clockOffset: number
   #lastLeaseOffset: bigint
-  #renewAt: number
   #renewers: { resolve(): void; reject(error: unknown): void }[] = []
   #renewFailures = 0
-  #renewTimer: Timer | undefined
-  #deadlineTimer: Timer | undefined
-  #warned = false
+  /** Why the last transaction failed; undefined after a renewal that succeeded. */
+  #lastFailure: unknown
   #fencing: Promise<CoordinationError> | undefined
   #lookUnderWay = false
   #resigning: Promise<ResignOutcome> | undefined
@@ -88,15 +79,15 @@ export class Leadership implements AsyncDisposable {
     this.#services = services
     this.#won = won
     this.#onEnd = onEnd
-    this.#deadline = won.deadline
-    this.#confirmedAt = runtime.monotonicNow()
-    this.#clockOffset = clockOffset(runtime)
     this.#lastLeaseOffset = won.term
-    // A first interval of a random part spreads the renewals of many roles over it.
-    this.#renewAt = this.#confirmedAt + won.policy.renewIntervalMs * (0.5 + runtime.random() / 2)
     this.#nextFallback = Math.floor(runtime.random() * 2 ** 16)
     this.#budget = new ByteBudget(settings.maxQueuedBytes)
     this.#lane = new Lane(() => this.#urgentJob())
+    this.#clock = new LeaseClock(runtime, won.policy, won.deadline, {
+      renewalDue: () => this.#lane.wake(),
+      late: (sinceConfirmedMs) => services.diagnostics.tell('renewal-late', { ...this.#fields(), sinceConfirmedMs }),
+      expired: () => this.#endIfExpired(),
+    })
     const unlistenLog = won.log.listen(won.role, {
       changed: () => this.#changed(),
       logWentBack: (found, expected) =>
@@ -113,7 +104,7 @@ export class Leadership implements AsyncDisposable {
 
   /** @internal Starts the renewals; called once, when the client knows of the handle. */
   begin(): void {
-    this.#armTimers()
+    this.#clock.start()
     this.#changed()
   }
 
@@ -128,11 +119,9 @@ export class Leadership implements AsyncDisposable {
    */
   remainingMs(): number {
     if (this.#ended !== undefined || this.#fencing !== undefined) return 0
-    if (this.#clockJumped()) {
-      this.#renewNow()
-      return 0
-    }
-    return Math.max(0, this.#deadline - this.#services.runtime.monotonicNow())
+    const { remainingMs } = this.#clock
+    if (remainingMs === 0) this.#renewNow()
+    return remainingMs
   }
 
   /**
@@ -265,16 +254,12 @@ export class Leadership implements AsyncDisposable {
       )
     }
     this.#throwIfEnded()
-    if (this.#resigning !== undefined) throw this.#resignedError()
+    if (this.#resigning !== undefined) throw resignedError(this.#details())
   }
 
   #throwIfEnded(): void {
     if (this.#ended === undefined && this.#fencing === undefined) this.#endIfExpired()
     if (this.#ended !== undefined) throw this.#ended
-  }
-
-  #resignedError(): CoordinationError {
-    return coordinationError('RESIGNED', `The leadership of '${this.role}' was resigned`, this.#details())
   }
 
   #prepare(record: GuardedRecord): PreparedSend {
@@ -296,8 +281,8 @@ export class Leadership implements AsyncDisposable {
   #committer(): GroupCommitter {
     return {
       commit: async (entries) => {
-        const offsets = await this.#inOneTransaction(this.#budgetDeadline(), async (transaction, bound) => {
-          const ride = this.#renewalIsHalfDue() ? [this.#leaseEntry()] : []
+        const offsets = await this.#inOneTransaction(this.#clock.budgetDeadline, async (transaction, bound) => {
+          const ride = this.#clock.isRenewalHalfDue ? [this.#leaseEntry()] : []
           return await transaction.send([...entries, ...ride], bound)
         })
         return offsets
@@ -309,17 +294,7 @@ export class Leadership implements AsyncDisposable {
   #partitionCount(topic: string): Promise<number> {
     const { metadata, runtime, settings } = this.#services
     const deadline = runtime.monotonicNow() + settings.requestTimeoutMs
-    return partitionCountOf(metadata, topic, Math.min(deadline, this.#deadline))
-  }
-
-  /** The last instant at which a transaction may still be at work, so that a renewal has the rest of the lease. */
-  #budgetDeadline(): number {
-    const { leaseMs, renewIntervalMs } = this.#won.policy
-    return this.#deadline - (leaseMs - renewIntervalMs) / 3
-  }
-
-  #renewalIsHalfDue(): boolean {
-    return this.#services.runtime.monotonicNow() >= this.#renewAt - this.#won.policy.renewIntervalMs / 2
+    return partitionCountOf(metadata, topic, Math.min(deadline, this.#clock.deadline))
   }
 
   #leaseEntry(): PartitionRecords {
@@ -335,7 +310,7 @@ export class Leadership implements AsyncDisposable {
 
   async #runWork<T>(work: (transaction: TransactionScope) => Promise<T>, timeoutMs: number): Promise<T> {
     const { runtime, diagnostics } = this.#services
-    const until = Math.min(this.#budgetDeadline(), runtime.monotonicNow() + timeoutMs)
+    const until = Math.min(this.#clock.budgetDeadline, runtime.monotonicNow() + timeoutMs)
     return await this.#inOneTransaction(until, async (transaction, bound) => {
       const scope = new GuardedTransaction(this.role, transaction, bound, {
         prepare: (record) => this.#prepare(record),
@@ -386,15 +361,15 @@ export class Leadership implements AsyncDisposable {
     let outcome = 'aborted'
     try {
       const result = await fill(transaction, {
-        deadline: Math.min(until, this.#deadline),
-        answersUntil: this.#deadline,
+        deadline: Math.min(until, this.#clock.deadline),
+        answersUntil: this.#clock.deadline,
       })
       const carried = transaction.enlistedAt(settings.topic, partition) !== undefined
-      if (!carried && (!transaction.begun || this.#renewalIsHalfDue())) {
-        await transaction.send([this.#leaseEntry()], { deadline: this.#deadline })
+      if (!carried && (!transaction.begun || this.#clock.isRenewalHalfDue)) {
+        await transaction.send([this.#leaseEntry()], { deadline: this.#clock.deadline })
       }
       this.#throwIfEnded()
-      await transaction.end(true, { deadline: this.#deadline })
+      await transaction.end(true, { deadline: this.#clock.deadline })
       outcome = 'committed'
       const enlistedAt = transaction.enlistedAt(settings.topic, partition)
       const leaseOffset = transaction.lastOffset(settings.topic, partition)
@@ -410,40 +385,33 @@ export class Leadership implements AsyncDisposable {
         durationMs: runtime.monotonicNow() - startedAt,
       })
       const { taint } = this.#won.epoch
-      if (taint !== undefined && this.#fencing === undefined) this.#end(this.#termEnded(taint))
+      if (taint !== undefined && this.#fencing === undefined) this.#end(termEndedError(this.#details(), taint))
     }
-  }
-
-  #termEnded(why: string, cause?: unknown): CoordinationError {
-    return coordinationError(
-      'TERM_ENDED',
-      `The term of '${this.role}' ended, because ${why}; contend again`,
-      this.#details(),
-      { cause },
-    )
   }
 
   /** Ends what `error` broke off, and returns what the caller is told. */
   async #abort(transaction: Transaction, error: unknown): Promise<unknown> {
     if (error instanceof TransactionFailure) {
+      this.#lastFailure = error
       if (error.reason.kind === 'fenced') return await this.#fence()
       if (error.reason.kind === 'commit-unknown') {
         const unknown = coordinationError('COMMIT_UNKNOWN', error.message, { role: this.role }, { cause: error })
-        this.#end(this.#termEnded('a commit was not answered for certain', unknown))
+        this.#end(termEndedError(this.#details(), 'a commit was not answered for certain', unknown))
         return unknown
       }
     }
     this.#endIfExpired()
     if (this.#ended === undefined && this.#fencing === undefined) {
       try {
-        await transaction.end(false, { deadline: this.#deadline })
+        await transaction.end(false, { deadline: this.#clock.deadline })
       } catch (abortError) {
         if (abortError instanceof TransactionFailure && abortError.reason.kind === 'fenced') {
           const fenced = await this.#fence()
           return error instanceof TransactionFailure ? fenced : error
         }
         this.#endIfExpired()
-        if (this.#ended === undefined) this.#end(this.#termEnded('an abort was not answered', abortError))
+        if (this.#ended === undefined)
+          this.#end(termEndedError(this.#details(), 'an abort was not answered', abortError))
       }
     }
     if (!(error instanceof TransactionFailure)) return error
@@ -454,8 +422,7 @@ export class Leadership implements AsyncDisposable {
 
   #urgentJob(): Job | undefined {
     if (this.#ended !== undefined || this.#fencing !== undefined) return undefined
-    const { runtime } = this.#services
-    if (this.#renewers.length === 0 && runtime.monotonicNow() < this.#renewAt && !this.#clockJumped()) return undefined
+    if (this.#renewers.length === 0 && !this.#clock.isRenewalDue) return undefined
     const renewers = this.#renewers.splice(0)
     const refuse = (error: unknown): void => {
       for (const { reject } of renewers) reject(error)
@@ -466,86 +433,39 @@ export class Leadership implements AsyncDisposable {
   async #renewOnce(renewers: readonly { resolve(): void }[], refuse: (error: unknown) => void): Promise<void> {
     const { runtime } = this.#services
     try {
-      await this.#inOneTransaction(this.#deadline, async () => undefined)
+      await this.#inOneTransaction(this.#clock.deadline, async () => undefined)
       this.#renewFailures = 0
+      this.#lastFailure = undefined
       for (const { resolve } of renewers) resolve()
     } catch (error) {
       refuse(error)
-      if (isHopeless(error) && isCoordinationError(error)) this.#end(error)
+      if (isCoordinationError(error) && isHopeless(error)) this.#end(error)
       // Nothing was lost yet: there is time until the deadline, and the next try has it.
-      this.#renewAt = runtime.monotonicNow() + backoffMs(runtime, this.#renewFailures++)
-      this.#armTimers()
+      this.#clock.renewIn(backoffMs(runtime, this.#renewFailures++))
     }
   }
 
-  /** A committed lease: the deadline counts from the moment before it was first sent, which is earlier than anybody else saw it. */
   #confirm(enlistedAt: number, leaseOffset: bigint, startedAt: number): void {
     const { runtime, diagnostics } = this.#services
-    const { leaseMs, renewIntervalMs } = this.#won.policy
-    this.#deadline = Math.max(this.#deadline, enlistedAt + leaseMs)
     if (leaseOffset > this.#lastLeaseOffset) this.#lastLeaseOffset = leaseOffset
-    this.#confirmedAt = runtime.monotonicNow()
-    this.#clockOffset = clockOffset(runtime)
-    this.#renewAt = startedAt + renewIntervalMs
-    this.#warned = false
-    this.#armTimers()
+    this.#clock.confirm(enlistedAt, startedAt)
     diagnostics.tell('renewed', {
       ...this.#fields(),
-      durationMs: this.#confirmedAt - startedAt,
-      remainingMs: this.#deadline - this.#confirmedAt,
+      durationMs: runtime.monotonicNow() - startedAt,
+      remainingMs: this.#clock.remainingMs,
     })
-  }
-
-  #clockJumped(): boolean {
-    const { runtime } = this.#services
-    return Math.abs(clockOffset(runtime) - this.#clockOffset) > clockJumpMs
   }
 
   #renewNow(): void {
     if (this.#ended !== undefined || this.#resigning !== undefined) return
-    this.#renewAt = Math.min(this.#renewAt, this.#services.runtime.monotonicNow())
+    if (!this.#clock.isRenewalDue) this.#clock.renewIn(0)
     this.#lane.wake()
-  }
-
-  #armTimers(): void {
-    if (this.#ended !== undefined) return
-    const { runtime } = this.#services
-    this.#renewTimer?.cancel()
-    this.#renewTimer =
-      this.#resigning === undefined
-        ? runtime.setTimer(this.#renewAt - runtime.monotonicNow(), () => this.#lane.wake())
-        : undefined
-    this.#deadlineTimer?.cancel()
-    const warnAt = this.#warned
-      ? this.#deadline
-      : Math.min(this.#deadline, this.#confirmedAt + this.#won.policy.leaseMs / 2)
-    this.#deadlineTimer = runtime.setTimer(warnAt - runtime.monotonicNow(), () => this.#deadlineIsNear())
-  }
-
-  #deadlineIsNear(): void {
-    const { runtime, diagnostics } = this.#services
-    this.#endIfExpired()
-    if (this.#ended !== undefined || this.#fencing !== undefined) return
-    if (!this.#warned && runtime.monotonicNow() >= this.#confirmedAt + this.#won.policy.leaseMs / 2) {
-      this.#warned = true
-      diagnostics.tell('renewal-late', {
-        ...this.#fields(),
-        sinceConfirmedMs: runtime.monotonicNow() - this.#confirmedAt,
-      })
-    }
-    this.#armTimers()
   }
 
   #endIfExpired(): void {
     if (this.#ended !== undefined || this.#fencing !== undefined) return
-    if (this.#services.runtime.monotonicNow() < this.#deadline) return
-    this.#end(
-      coordinationError(
-        'LEASE_EXPIRED',
-        `The lease of '${this.role}' ran out without a confirmed renewal; stop, or contend again`,
-        this.#details(),
-      ),
-    )
+    if (!this.#clock.isExpired) return
+    this.#end(leaseExpiredError(this.#details(), this.#lastFailure))
   }
 
   /** Runs in the tick in which records of the role were folded. */
@@ -556,7 +476,7 @@ export class Leadership implements AsyncDisposable {
       case 'superseded':
       case 'fenced': {
         // The seal of a resignation tells by itself whether somebody minted first.
-        const error = this.#lossError(seen)
+        const error = lossError(this.#details(), seen)
         if (error !== undefined && this.#resigning === undefined) this.#end(error)
         break
       }
@@ -587,7 +507,10 @@ export class Leadership implements AsyncDisposable {
     if (this.#lookUnderWay) return
     this.#lookUnderWay = true
     try {
-      const look = await this.#services.minting.look(this.role, { deadline: this.#deadline, signal: this.#over.signal })
+      const look = await this.#services.minting.look(this.role, {
+        deadline: this.#clock.deadline,
+        signal: this.#over.signal,
+      })
       this.#won.log.applyLook(this.role, look)
     } catch {
       // The term goes on or ends without it: the broker decides at the next renewal.
@@ -597,76 +520,22 @@ export class Leadership implements AsyncDisposable {
     }
   }
 
-  #fencedError(reason: FencedReason, successor: Successor | undefined): CoordinationError {
-    const words = {
-      takeover: 'another member leads',
-      'transaction-timeout': 'a transaction outlived its timeout and the coordinator aborted it',
-      'external-mint': 'somebody minted the transactional id',
-      unknown: 'nobody answered why',
-    }
-    const details = { ...this.#details(), reason }
-    return coordinationError(
-      'FENCED',
-      `The broker no longer accepts the token ${this.token} of '${this.role}': ${words[reason]}`,
-      successor === undefined
-        ? details
-        : {
-            ...details,
-            successor: { member: successor.member, token: successor.token.toString(), term: successor.term },
-          },
-    )
-  }
-
   /** After a fenced answer: sends nothing more, finds out why within a second, ends the term. */
   #fence(): Promise<CoordinationError> {
     if (this.#ended !== undefined) return Promise.resolve(this.#ended)
-    this.#fencing ??= this.#investigate().then((error) => {
-      this.#end(error)
-      return this.#ended ?? error
-    })
+    this.#fencing ??= inquireFence(this.#services, this.#won, this.#details(), () => this.#seenInLog()).then(
+      (error) => {
+        this.#end(error)
+        return this.#ended ?? error
+      },
+    )
     return this.#fencing
-  }
-
-  async #investigate(): Promise<CoordinationError> {
-    const { runtime } = this.#services
-    const patience = new AbortController()
-    const timer = runtime.setTimer(investigationMs, () => patience.abort())
-    const bound: Bound = {
-      deadline: runtime.monotonicNow() + investigationMs,
-      answersUntil: Number.POSITIVE_INFINITY,
-      signal: patience.signal,
-    }
-    try {
-      return await withSignal(this.#findReason(bound), patience.signal)
-    } catch {
-      return this.#fencedError('unknown', undefined)
-    } finally {
-      timer.cancel()
-    }
-  }
-
-  /** Reads the log to its end once and, without a successor there, looks once. */
-  async #findReason(bound: Bound): Promise<CoordinationError> {
-    const { log } = this.#won
-    await log.readToEnd(this.role, bound)
-    const found = this.#lossError(this.#seenInLog())
-    if (found !== undefined) return found
-    const look = await this.#services.minting.look(this.role, bound)
-    log.applyLook(this.role, look)
-    const reason = isOwnAbort(look, this.token) ? 'transaction-timeout' : 'external-mint'
-    return this.#lossError(this.#seenInLog()) ?? this.#fencedError(reason, undefined)
-  }
-
-  #lossError(seen: LossSeen | undefined): CoordinationError | undefined {
-    if (seen?.kind === 'superseded') return supersededError(this.role, this.memberId, seen.by)
-    return seen?.kind === 'fenced' ? this.#fencedError('takeover', seen.successor) : undefined
   }
 
   #end(error: CoordinationError): void {
     if (this.#ended !== undefined) return
     this.#ended = error
-    this.#renewTimer?.cancel()
-    this.#deadlineTimer?.cancel()
+    this.#clock.stop()
     for (const unlisten of this.#unlisten) unlisten()
     this.#lane.stop(error)
     for (const { reject } of this.#renewers.splice(0)) reject(error)
@@ -685,7 +554,7 @@ export class Leadership implements AsyncDisposable {
     // In this tick, so that nothing slips in between: intake is stopped by `#resigning`, which the caller sets.
     await Promise.resolve()
     if (this.#ended !== undefined) return 'already-ended'
-    this.#armTimers()
+    this.#clock.stopRenewals()
     const outcome = await this.#sealAndBury()
     if (outcome === 'resigned') this.#onEnd()
     diagnostics.tell('resigned', { ...this.#fields(), durationMs: runtime.monotonicNow() - startedAt, outcome })
@@ -693,52 +562,27 @@ export class Leadership implements AsyncDisposable {
   }
 
   async #sealAndBury(): Promise<ResignOutcome> {
-    const { minting, coordinators } = this.#services
     await this.#lane.drained()
     if (this.#ended !== undefined) return 'already-ended'
-    const bound: Bound = { deadline: this.#deadline }
-    let sealed: Awaited<ReturnType<typeof mintExpecting>>
+    const bound: Bound = { deadline: this.#clock.deadline }
+    let sealed: ProducerPair | undefined
     try {
-      const turn = await minting.takeTurn(this.role, 'seal', bound)
-      try {
-        sealed = await mintExpecting(coordinators, this.role, this.token, this.#won.policy.transactionTimeoutMs, bound)
-      } finally {
-        turn.release()
-      }
+      sealed = await seal(this.#services, this.#won, bound)
     } catch (error) {
       this.#endIfExpired()
-      if (this.#ended === undefined) this.#end(this.#termEnded('the seal of its resignation was not answered', error))
+      this.#end(termEndedError(this.#details(), 'the seal of its resignation was not answered', error))
       return 'already-ended'
     }
     if (sealed === undefined) {
       await this.#fence()
       return 'already-ended'
     }
-    this.#end(this.#resignedError())
-    await this.#bury(FencingToken.of(sealed.producerId, sealed.producerEpoch)).catch((error: unknown) => {
+    this.#end(resignedError(this.#details()))
+    await bury(this.#services, this.#won, sealed, bound).catch((error: unknown) => {
       // The token is dead and the role waits for the lease to expire.
-      this.#services.diagnostics.warn(
-        { ...this.#fields(), err: error },
-        'the tombstone of a resignation was not confirmed',
-      )
+      const message = 'the tombstone of a resignation was not confirmed'
+      this.#services.diagnostics.warn({ ...this.#fields(), err: error }, message)
     })
     return 'resigned'
-  }
-
-  /** Under the sealed pair, one transaction: the lease's tombstone and, unless a later process owns it, the registration's. */
-  async #bury(sealed: FencingToken): Promise<void> {
-    const { runtime, settings, transactions } = this.#services
-    const { log, incarnation } = this.#won
-    const bound: Bound = { deadline: this.#deadline }
-    const state = log.stateOf(this.role)
-    const present = state === undefined ? undefined : registrationOf(state, this.memberId)
-    const isOwn = present?.incarnation !== undefined && compareIncarnations(present.incarnation, incarnation) === 0
-    const records = [
-      leaseTombstone({ role: this.role, memberId: this.memberId, incarnation }, runtime),
-      ...(isOwn ? [registrationTombstone(this.role, this.memberId, runtime)] : []),
-    ]
-    const transaction = new Transaction(transactions, producerEpoch(this.role, sealed))
-    await transaction.send([{ topic: settings.topic, partition: log.partitionOf(this.role), records }], bound)
-    await transaction.end(true, bound)
   }
 }

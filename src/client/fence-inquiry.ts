@@ -1,0 +1,55 @@
+/**
+ * Why the broker refused a token: the log is read to its end once and, without a successor there, the coordinator is looked at once.
+ *
+ * It must not take longer than a second, nor send anything under the token.
+ */
+
+import { isOwnAbort } from '../election/look.js'
+import type { LossSeen } from '../election/loss.js'
+import type { CoordinationError, TermDetails } from '../errors.js'
+import type { WonTerm } from './contender.js'
+import type { Services } from './services.js'
+import { withSignal } from './services.js'
+import { fencedError, supersededError } from './term-errors.js'
+
+const longestInquiryMs = 1_000
+
+/** The error with which a fenced term ends. `seenInLog` tells what the log shows above the term's last lease. */
+export async function inquireFence(
+  services: Services,
+  won: WonTerm,
+  details: TermDetails,
+  seenInLog: () => LossSeen | undefined,
+): Promise<CoordinationError> {
+  const { runtime, minting } = services
+  const { role, log, token } = won
+  const patience = new AbortController()
+  const timer = runtime.setTimer(longestInquiryMs, () => patience.abort())
+  const bound = {
+    deadline: runtime.monotonicNow() + longestInquiryMs,
+    answersUntil: Number.POSITIVE_INFINITY,
+    signal: patience.signal,
+  }
+  const inquire = async (): Promise<CoordinationError> => {
+    await log.readToEnd(role, bound)
+    const found = lossError(details, seenInLog())
+    if (found !== undefined) return found
+    const look = await minting.look(role, bound)
+    log.applyLook(role, look)
+    const reason = isOwnAbort(look, token) ? 'transaction-timeout' : 'external-mint'
+    return lossError(details, seenInLog()) ?? fencedError(details, reason)
+  }
+  try {
+    return await withSignal(inquire(), patience.signal)
+  } catch {
+    return fencedError(details, 'unknown')
+  } finally {
+    timer.cancel()
+  }
+}
+
+/** The error of a loss that the log shows, or undefined where it shows none for certain. */
+export function lossError(details: TermDetails, seen: LossSeen | undefined): CoordinationError | undefined {
+  if (seen?.kind === 'superseded') return supersededError(details.role, details.member, seen.by)
+  return seen?.kind === 'fenced' ? fencedError(details, 'takeover', seen.successor) : undefined
+}
