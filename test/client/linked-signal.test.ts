@@ -1,55 +1,55 @@
+/** One signal out of several, which lets go of its sources. */
 import { getEventListeners } from 'node:events'
 import { describe, expect, test } from 'vitest'
 import { linkedSignal, whenAborted } from '../../src/client/linked-signal.js'
 
+const listenersOf = (signal: AbortSignal): number => getEventListeners(signal, 'abort').length
+
 describe('a linked signal', () => {
-  test('aborts with the reason of whichever source aborts first', () => {
-    const [first, second] = [new AbortController(), new AbortController()]
-    const { signal } = linkedSignal([first.signal, undefined, second.signal])
-    second.abort('second')
-    first.abort('first')
+  test('aborts once, with the reason of the first source', () => {
+    const [one, other] = [new AbortController(), new AbortController()]
+    const { signal } = linkedSignal([one.signal, undefined, other.signal])
+    other.abort('second')
+    one.abort('first')
     expect(signal.reason).toBe('second')
   })
 
-  test('of a source that has aborted is aborted from the start', () => {
-    const { signal } = linkedSignal([undefined, AbortSignal.abort('early'), new AbortController().signal])
-    expect(signal.aborted).toBe(true)
-    expect(signal.reason).toBe('early')
+  test('is aborted from the start where a source is', () => {
+    const { signal, unlink } = linkedSignal([undefined, AbortSignal.abort('before')])
+    expect(signal.reason).toBe('before')
+    unlink()
   })
 
-  test('no longer follows its sources once it is unlinked, and leaves no listener on them', () => {
+  test('leaves no listener behind, however many calls shared a source, and one while they do', () => {
     const source = new AbortController()
-    const kept = linkedSignal([source.signal])
-    const { signal, unlink } = linkedSignal([source.signal])
-    unlink()
-    unlink()
-    expect(getEventListeners(source.signal, 'abort')).toHaveLength(1)
-    source.abort()
-    expect(signal.aborted).toBe(false)
-    expect(kept.signal.aborted).toBe(true)
-    kept.unlink()
-    expect(getEventListeners(source.signal, 'abort')).toEqual([])
+    const links = Array.from({ length: 1_000 }, () => linkedSignal([source.signal]))
+    expect(listenersOf(source.signal)).toBe(1)
+    for (const { unlink } of links) unlink()
+    expect(listenersOf(source.signal)).toBe(0)
+    source.abort('late')
+    expect(links.some(({ signal }) => signal.aborted)).toBe(false)
   })
 
-  test('puts one listener on a source that hundreds share, and tells all of them', () => {
+  test('does not abort after it was unlinked, while another of the same source does', () => {
     const source = new AbortController()
-    const linked = Array.from({ length: 300 }, () => linkedSignal([source.signal]))
-    expect(getEventListeners(source.signal, 'abort')).toHaveLength(1)
-    source.abort('all')
-    expect(linked.every(({ signal }) => signal.reason === 'all')).toBe(true)
+    const [gone, kept] = [linkedSignal([source.signal]), linkedSignal([source.signal])]
+    gone.unlink()
+    gone.unlink()
+    source.abort('now')
+    expect(gone.signal.aborted).toBe(false)
+    expect(kept.signal.reason).toBe('now')
   })
 })
 
-test('whenAborted calls each callback once, and only those that were not let go', () => {
+test('a callback that lets go of another while the signal aborts is obeyed', () => {
   const source = new AbortController()
-  const calls: string[] = []
-  const callback = (): void => {
-    calls.push('same')
-  }
-  whenAborted(source.signal, callback)
-  const release = whenAborted(source.signal, callback)
-  whenAborted(source.signal, () => calls.push('other'))
-  release()
+  const called: string[] = []
+  let letGo: () => void = () => undefined
+  whenAborted(source.signal, () => {
+    called.push('first')
+    letGo()
+  })
+  letGo = whenAborted(source.signal, () => called.push('second'))
   source.abort()
-  expect(calls).toEqual(['same', 'other'])
+  expect(called).toEqual(['first'])
 })
