@@ -1,8 +1,9 @@
 /**
  * The public list: everything a user may import from `mandate`, by name.
  */
-export type { AcquireOptions, AskOptions } from './client/client.js'
+export type { AskOptions } from './client/client.js'
 export { CoordinationClient } from './client/client.js'
+export type { AcquireOptions } from './client/contentions.js'
 export type { AcquireSplit, DiagnosticMessages, DiagnosticName, Logger } from './client/diagnostics.js'
 export { diagnosticChannelName } from './client/diagnostics.js'
 export type { TransactionScope } from './client/guarded-transaction.js'

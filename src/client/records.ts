@@ -92,7 +92,7 @@ export function prepareSend(record: GuardedRecord, stamp: readonly RecordHeader[
     const where = `messages[${index}]`
     checkFields(where, message, messageFields)
     const { partition } = message
-    if (partition !== undefined && (!Number.isSafeInteger(partition) || partition < 0 || partition > 2 ** 31 - 1)) {
+    if (partition !== undefined && !isPartition(partition)) {
       throw bad(`${where}.partition`, partition, 'a whole number from 0')
     }
     const produced: ProducedRecord = {
@@ -173,28 +173,39 @@ export function prepareOffsets(offsets: GuardedOffsets): GroupOffsets {
     throw bad('consumerGroupId', consumerGroupId, 'the name of a consumer group')
   }
   if (!Array.isArray(topics) || topics.length === 0) throw bad('topics', topics, 'a list of at least one topic')
+  return { consumerGroupId, topics: topics.map(preparedOffsetsOf) }
+}
+
+function preparedOffsetsOf(given: GuardedOffsets['topics'][number], index: number): GroupOffsets['topics'][number] {
+  checkFields(`topics[${index}]`, given, new Set(['topic', 'partitions']))
+  const { topic, partitions } = given
+  if (typeof topic !== 'string' || !topicName.test(topic)) throw bad('topic', topic, 'the name of a topic')
+  if (!Array.isArray(partitions) || partitions.length === 0) {
+    throw bad(`partitions of ${topic}`, partitions, 'a list of at least one partition')
+  }
   return {
-    consumerGroupId,
-    topics: topics.map(({ topic, partitions }: GuardedOffsets['topics'][number]) => {
-      if (typeof topic !== 'string' || !topicName.test(topic)) throw bad('topic', topic, 'the name of a topic')
-      if (!Array.isArray(partitions)) throw bad(`partitions of ${topic}`, partitions, 'a list')
-      return {
-        topic,
-        partitions: partitions.map(
-          ({ partition, offset, metadata }: GuardedOffsets['topics'][number]['partitions'][number]) => {
-            if (!Number.isSafeInteger(partition) || partition < 0)
-              throw bad(`partition of ${topic}`, partition, 'a whole number from 0')
-            return { partition, offset: int64Of(`offset of ${topic}-${partition}`, offset), metadata: metadata ?? null }
-          },
-        ),
+    topic,
+    partitions: partitions.map((one: GuardedOffsets['topics'][number]['partitions'][number]) => {
+      checkFields(`a partition of ${topic}`, one, new Set(['partition', 'offset', 'metadata']))
+      const { partition, offset, metadata } = one
+      if (!isPartition(partition)) throw bad(`partition of ${topic}`, partition, 'a whole number from 0')
+      if (metadata !== undefined && metadata !== null && typeof metadata !== 'string') {
+        throw bad(`metadata of ${topic}-${partition}`, metadata, 'text or null')
       }
+      return { partition, offset: int64Of(`offset of ${topic}-${partition}`, offset), metadata: metadata ?? null }
     }),
   }
 }
 
+function isPartition(value: unknown): value is number {
+  return Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= 2 ** 31 - 1
+}
+
 function headersOf(where: string, headers: GuardedMessage['headers']): readonly RecordHeader[] {
   if (headers === undefined) return []
-  if (typeof headers !== 'object' || headers === null) throw bad(where, headers, 'an object')
+  if (typeof headers !== 'object' || headers === null || Array.isArray(headers)) {
+    throw bad(where, headers, 'an object of names and values')
+  }
   return Object.entries(headers).flatMap(([name, value]): RecordHeader[] => {
     if (value === undefined) return []
     const values: readonly HeaderValue[] = isList(value) ? value : [value]
