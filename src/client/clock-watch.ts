@@ -20,16 +20,18 @@ export class ClockWatch {
   readonly #runtime: Runtime
   readonly #listeners = new Set<() => void>()
   #timer: Timer | undefined
-  #offset: number
+  #offset = 0
 
   constructor(runtime: Runtime) {
     this.#runtime = runtime
-    this.#offset = clockOffset(runtime)
   }
 
   listen(jumped: () => void): () => void {
     this.#listeners.add(jumped)
-    if (this.#timer === undefined) this.#arm()
+    if (this.#timer === undefined) {
+      this.#offset = clockOffset(this.#runtime)
+      this.#arm()
+    }
     return () => {
       this.#listeners.delete(jumped)
       if (this.#listeners.size > 0) return

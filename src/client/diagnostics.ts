@@ -91,11 +91,11 @@ export interface Diagnostics {
 /** Diagnostics that publish to the channels, and to `logger` where there is one. */
 export function diagnosticsTo(logger: Logger | undefined): Diagnostics {
   const log = (level: keyof Logger, fields: object, message: string): void => {
+    // A logger's fault is not the leadership's, whether it comes at once or by a promise.
     try {
-      logger?.[level](fields, message)
-    } catch {
-      // A logger's fault is not the leadership's.
-    }
+      const result: unknown = logger?.[level](fields, message)
+      if (result instanceof Promise) result.catch(() => undefined)
+    } catch {}
   }
   return {
     tell(name, message) {
