@@ -385,7 +385,7 @@ export class Leadership implements AsyncDisposable {
         durationMs: runtime.monotonicNow() - startedAt,
       })
       const { taint } = this.#won.epoch
-      if (taint !== undefined && this.#fencing === undefined) this.#end(termEndedError(this.#details(), taint))
+      if (taint !== undefined && this.#fencing === undefined) this.#endInDoubt(taint)
     }
   }
 
@@ -396,7 +396,7 @@ export class Leadership implements AsyncDisposable {
       if (error.reason.kind === 'fenced') return await this.#fence()
       if (error.reason.kind === 'commit-unknown') {
         const unknown = coordinationError('COMMIT_UNKNOWN', error.message, { role: this.role }, { cause: error })
-        this.#end(termEndedError(this.#details(), 'a commit was not answered for certain', unknown))
+        this.#endInDoubt('a commit was not answered for certain', unknown)
         return unknown
       }
     }
@@ -409,9 +409,7 @@ export class Leadership implements AsyncDisposable {
           const fenced = await this.#fence()
           return error instanceof TransactionFailure ? fenced : error
         }
-        this.#endIfExpired()
-        if (this.#ended === undefined)
-          this.#end(termEndedError(this.#details(), 'an abort was not answered', abortError))
+        this.#endInDoubt('an abort was not answered', abortError)
       }
     }
     if (!(error instanceof TransactionFailure)) return error
@@ -460,6 +458,12 @@ export class Leadership implements AsyncDisposable {
     if (this.#ended !== undefined || this.#resigning !== undefined) return
     if (!this.#clock.isRenewalDue) this.#clock.renewIn(0)
     this.#lane.wake()
+  }
+
+  /** Ends a term in which an answer was lost (I9). Where the lease ran out before that came to light, it is what ended the term. */
+  #endInDoubt(why: string, cause?: unknown): void {
+    this.#endIfExpired()
+    this.#end(termEndedError(this.#details(), why, cause))
   }
 
   #endIfExpired(): void {
@@ -569,8 +573,7 @@ export class Leadership implements AsyncDisposable {
     try {
       sealed = await seal(this.#services, this.#won, bound)
     } catch (error) {
-      this.#endIfExpired()
-      this.#end(termEndedError(this.#details(), 'the seal of its resignation was not answered', error))
+      this.#endInDoubt('the seal of its resignation was not answered', error)
       return 'already-ended'
     }
     if (sealed === undefined) {

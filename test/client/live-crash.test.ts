@@ -10,19 +10,17 @@ import {
   discardMembersAfterEach,
   guardedTopic,
   Member,
+  monotonicNow,
   neighbourOf,
+  oneRecord,
   partitionOfRole,
+  seenWaiting,
 } from './programs/live.js'
 
 /** Long enough for everything that is to happen between a crash and the take-over; the transaction outlives it by far. */
 const lease = { leaseMs: 6_000, renewIntervalMs: 1_000, staggerMs: 500, transactionTimeoutMs: 60_000 }
 /** Ten times what an answer, or a take-over past its rule's instant, should take. */
 const longestMs = 10 * 100
-
-const record = (topic: string, value: string): { topic: string; messages: [{ key: string; value: string }] } => ({
-  topic,
-  messages: [{ key: 'k', value }],
-})
 
 /** Where in its transaction a leader dies, and what becomes of its record. */
 const deaths = [
@@ -48,7 +46,7 @@ describeWithKafka('a leader killed in mid-transaction', { nodes: 1, transactionV
       do: 'transact',
       role,
       steps: [
-        { do: 'send', record: record(topic, death.at) },
+        { do: 'send', record: oneRecord(topic, death.at) },
         { do: 'hold', name: 'sent' },
         // A commit now carries the lease, so that the transaction is open on the roles' own partition too.
         { do: 'wait', ms: lease.renewIntervalMs },
@@ -111,7 +109,7 @@ describeWithKafka('a leader killed in mid-transaction', { nodes: 1, transactionV
       }
       const acquired = await latecomer.ask({ do: 'acquire', role: free })
       expect(acquired.value).toMatchObject({ role: free, memberId: 'latecomer' })
-      await latecomer.call({ do: 'send', role: free, record: record(topic, 'of a role that was free') })
+      await latecomer.call({ do: 'send', role: free, record: oneRecord(topic, 'of a role that was free') })
       const handedOver = latecomer.acquire(held)
       await seenWaiting(neighbour, held, 'latecomer')
       await neighbour.call({ do: 'renew', role: held })
@@ -140,7 +138,7 @@ describeWithKafka('a leader killed in mid-transaction', { nodes: 1, transactionV
         expect(late).toBeGreaterThan(0)
         expect(late).toBeLessThan(longestMs)
         expect(BigInt(next.term)).toBeGreaterThan(BigInt(term.term))
-        await standby.call({ do: 'send', role, record: record(own, 'of the successor') })
+        await standby.call({ do: 'send', role, record: oneRecord(own, 'of the successor') })
         const outcomes = (await readCommittedLog(bootstrap, own)).map(({ value, outcome }) => [String(value), outcome])
         expect(outcomes).toEqual([
           ...death.record.map((outcome) => [death.at, outcome]),
@@ -162,13 +160,6 @@ describeWithKafka('a leader killed in mid-transaction', { nodes: 1, transactionV
       await proxy.close()
     }
   })
-
-  async function seenWaiting(by: Member, role: string, memberId: string): Promise<void> {
-    for (;;) {
-      const { roster } = (await by.call({ do: 'describe', role })) as { roster: readonly { memberId: string }[] }
-      if (roster.some((waiting) => waiting.memberId === memberId)) return
-    }
-  }
 })
 
 describeWithKafka('a leader killed before it knows of its commit', { nodes: 1, transactionVersion: 2 }, (cluster) => {
@@ -189,14 +180,14 @@ describeWithKafka('a leader killed before it knows of its commit', { nodes: 1, t
         do: 'transact',
         role,
         steps: [
-          { do: 'send', record: record(topic, 'committed unheard') },
+          { do: 'send', record: oneRecord(topic, 'committed unheard') },
           { do: 'hold', name: 'sent' },
           { do: 'wait', ms: lease.renewIntervalMs },
         ],
       })
       await leader.child.next('holding')
       const ended = proxy.rule({ api: 'EndTxn' }, { do: 'dropAnswer' })
-      const enlisted = proxy.seen('AddPartitionsToTxn').then(() => Number(process.hrtime.bigint()) / 1e6)
+      const enlisted = proxy.seen('AddPartitionsToTxn').then(() => monotonicNow())
       await leader.call({ do: 'go', name: 'sent' })
       const leaseSentAt = await enlisted
       await (await ended.hit()).answered

@@ -10,6 +10,7 @@ import {
   discardMembersAfterEach,
   guardedTopic,
   Member,
+  oneRecord,
   type TermText,
   valuesOf,
 } from './programs/live.js'
@@ -21,11 +22,6 @@ const lease = { leaseMs: 20_000, renewIntervalMs: 10_000, staggerMs: 1_000 }
 const hasty = { ...lease, clockRate: 15, requestTimeoutMs: 60_000 }
 /** Ten times what a leader should need to see in its long poll that it has a successor. */
 const longestMs = 10 * 100
-
-const record = (topic: string, value: string): { topic: string; messages: [{ key: string; value: string }] } => ({
-  topic,
-  messages: [{ key: 'k', value }],
-})
 
 /** Keeps the log from a member: what it learns then it learns from the broker's answers to its requests. */
 function blindfold(proxy: FrameProxy): Rule {
@@ -62,7 +58,7 @@ describeWithKafka('a deposed leader', { nodes: 1, transactionVersion: 2 }, (clus
 
   /** Seals the topic with a record of the successor, so that a stale write could only come behind it. */
   async function expectOnly(values: readonly string[], topic: string, successor: Member, role: string): Promise<void> {
-    await successor.call({ do: 'send', role, record: record(topic, 'of the successor') })
+    await successor.call({ do: 'send', role, record: oneRecord(topic, 'of the successor') })
     expect(valuesOf(await committedRecords(cluster().bootstrap, topic))).toEqual([...values, 'of the successor'])
   }
 
@@ -78,7 +74,7 @@ describeWithKafka('a deposed leader', { nodes: 1, transactionVersion: 2 }, (clus
     const leader = await Member.start({ brokers: bootstrap, memberId: 'leader', ...lease })
     const rival = await Member.start({ brokers: bootstrap, memberId: 'rival', ...hasty })
     const deposed = await leader.acquire(role)
-    await leader.call({ do: 'send', role, record: record(topic, 'of the leader') })
+    await leader.call({ do: 'send', role, record: oneRecord(topic, 'of the leader') })
     const successor = await rival.acquire(role)
 
     const over = await leader.child.next('over')
@@ -88,8 +84,8 @@ describeWithKafka('a deposed leader', { nodes: 1, transactionVersion: 2 }, (clus
     expect(over.remainingMs).toBe(0)
 
     const calls: readonly Command[] = [
-      { do: 'send', role, record: record(topic, 'sent after the take-over') },
-      { do: 'transact', role, steps: [{ do: 'send', record: record(topic, 'in a transaction after it') }] },
+      { do: 'send', role, record: oneRecord(topic, 'sent after the take-over') },
+      { do: 'transact', role, steps: [{ do: 'send', record: oneRecord(topic, 'in a transaction after it') }] },
       { do: 'transact', role, steps: [] },
       { do: 'renew', role },
     ]
@@ -107,8 +103,11 @@ describeWithKafka('a deposed leader', { nodes: 1, transactionVersion: 2 }, (clus
   })
 
   const firstCalls: readonly (readonly [name: string, command: (role: string, topic: string) => Command])[] = [
-    ['send', (role, topic) => ({ do: 'send', role, record: record(topic, 'stale') })],
-    ['transact', (role, topic) => ({ do: 'transact', role, steps: [{ do: 'send', record: record(topic, 'stale') }] })],
+    ['send', (role, topic) => ({ do: 'send', role, record: oneRecord(topic, 'stale') })],
+    [
+      'transact',
+      (role, topic) => ({ do: 'transact', role, steps: [{ do: 'send', record: oneRecord(topic, 'stale') }] }),
+    ],
     ['an empty transact', (role) => ({ do: 'transact', role, steps: [] })],
     ['renew', (role) => ({ do: 'renew', role })],
   ]
@@ -122,7 +121,7 @@ describeWithKafka('a deposed leader', { nodes: 1, transactionVersion: 2 }, (clus
       const leader = await Member.start({ brokers: proxy.bootstrap, memberId: 'leader', ...lease })
       const rival = await Member.start({ brokers: bootstrap, memberId: 'rival', ...hasty })
       const deposed = await leader.acquire(role)
-      await leader.call({ do: 'send', role, record: record(topic, 'of the leader') })
+      await leader.call({ do: 'send', role, record: oneRecord(topic, 'of the leader') })
       const blind = blindfold(proxy)
       const successor = await rival.acquire(role)
 
@@ -161,9 +160,9 @@ describeWithKafka('a deposed leader', { nodes: 1, transactionVersion: 2 }, (clus
           do: 'transact',
           role,
           steps: [
-            { do: 'send', record: record(topic, `before, ${late}`) },
+            { do: 'send', record: oneRecord(topic, `before, ${late}`) },
             { do: 'hold', name: 'until deposed' },
-            ...(late === 'add' ? [{ do: 'send', record: record(topic, 'after') } as const] : []),
+            ...(late === 'add' ? [{ do: 'send', record: oneRecord(topic, 'after') } as const] : []),
           ],
         })
         await leader.child.next('holding')
@@ -198,10 +197,10 @@ describeWithKafka('a deposed leader', { nodes: 1, transactionVersion: 2 }, (clus
         const rival = await Member.start({ brokers: bootstrap, memberId: 'rival', ...hasty })
         const deposed = await leader.acquire(role)
         const held = proxy.rule({ api }, { do: 'hold' })
-        const failing = leader.failureOf({ do: 'send', role, record: record(topic, 'held back') })
+        const failing = leader.failureOf({ do: 'send', role, record: oneRecord(topic, 'held back') })
         const request = await held.hit()
         const successor = await rival.acquire(role)
-        await rival.call({ do: 'send', role, record: record(topic, 'of the successor') })
+        await rival.call({ do: 'send', role, record: oneRecord(topic, 'of the successor') })
         request.release()
         await request.answered
         expectFenced(await failing, deposed, successor)
@@ -248,12 +247,12 @@ describeWithKafka('a deposed leader', { nodes: 1, transactionVersion: 2 }, (clus
     const leader = await Member.start({ brokers: bootstrap, memberId: 'leader', ...lease })
     const { token, term } = await leader.acquire(role)
     await mintByHand(bootstrap, role)
-    const error = await leader.failureOf({ do: 'send', role, record: record(topic, 'stale') })
+    const error = await leader.failureOf({ do: 'send', role, record: oneRecord(topic, 'stale') })
     expect(error).toMatchObject({ code: 'FENCED', reason: 'external-mint', token, term })
     expect(error).not.toHaveProperty('successor')
     const again = await leader.acquire(role, 2 * lease.leaseMs + longestMs)
     expect(BigInt(again.term)).toBeGreaterThan(BigInt(term))
-    await leader.call({ do: 'send', role, record: record(topic, 'of the next term') })
+    await leader.call({ do: 'send', role, record: oneRecord(topic, 'of the next term') })
     expect(valuesOf(await committedRecords(bootstrap, topic))).toEqual(['of the next term'])
     await leader.end()
     const overs: readonly ChildEvent[] = leader.said('over')

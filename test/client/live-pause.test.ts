@@ -3,19 +3,24 @@ import { headerText, type RawRecord, readCommittedLog } from '../../examples/dem
 import { describeWithKafka, freshName } from '../kafka/suites.js'
 import type { ChildEvent } from '../support/child.js'
 import { rounds, tell } from '../support/form.js'
+import { startFrameProxy } from '../support/frame-proxy.js'
 import { lookAt } from '../support/look.js'
-import { discardMembersAfterEach, guardedTopic, Member, type TermText, valuesOf } from './programs/live.js'
+import {
+  discardMembersAfterEach,
+  guardedTopic,
+  Member,
+  monotonicNow,
+  oneRecord,
+  seenWaiting,
+  type TermText,
+  valuesOf,
+} from './programs/live.js'
 import type { MemberFailure } from './programs/member.js'
 
-const lease = { leaseMs: 2_000, renewIntervalMs: 500, staggerMs: 250 }
+const lease = { leaseMs: 3_000, renewIntervalMs: 500, staggerMs: 250 }
 
 /** How a term ends for a process that slept through its lease. */
 const lostBySleeping = ['FENCED', 'LEASE_EXPIRED']
-
-const record = (topic: string, value: string): { topic: string; messages: [{ key: string; value: string }] } => ({
-  topic,
-  messages: [{ key: 'k', value }],
-})
 
 const codeOf = (event: ChildEvent): string => (event.error as MemberFailure).code ?? ''
 
@@ -39,14 +44,11 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
     return { id: producerId, epoch: producerEpoch, text: `${producerId}:${producerEpoch}` }
   }
 
-  /** Resolves when `by` sees `member` in the queue for the role, and the holder still leads. */
-  async function seenWaiting(member: Member, by: Member, leading: TermText): Promise<void> {
-    for (;;) {
-      const status = await by.call({ do: 'describe', role: leading.role })
-      expect(status).toMatchObject({ holder: leading.memberId, token: leading.token, authority: 'current' })
-      const { roster } = status as { roster: readonly { memberId: string }[] }
-      if (roster.some(({ memberId }) => memberId === member.memberId)) return
-    }
+  /** Resolves when `by` sees `member` in the queue for the role, while the holder leads on. */
+  async function seenBehind(leading: TermText, member: Member, by: Member): Promise<void> {
+    const status = await seenWaiting(by, leading.role, member.memberId)
+    expect(status).toMatchObject({ holder: leading.memberId, token: leading.token, authority: 'current' })
+    expect((await pairOf(leading.role)).text).toBe(leading.token)
   }
 
   test('that woke before its first write writes nothing and deposes nobody', { timeout: 300_000 }, async () => {
@@ -61,25 +63,25 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
     let [asleep, awake] = members as [Member, Member]
     let leading = await asleep.acquire(role)
     let standby = awake.acquire(role)
-    await seenWaiting(awake, asleep, leading)
+    await seenBehind(leading, awake, asleep)
     const codes: string[] = []
     let pair = await pairOf(role)
     for (let round = 0; round < times; round++) {
       const slept = leading
       asleep.child.stop()
       leading = await standby
-      await awake.call({ do: 'send', role, record: record(topic, `${round}`) })
+      await awake.call({ do: 'send', role, record: oneRecord(topic, `${round}`) })
       const minted = await pairOf(role)
       // A take-over of a holder without an open transaction is two mints.
       expect({ id: minted.id, epoch: minted.epoch }).toEqual({ id: pair.id, epoch: pair.epoch + 2 })
       expect(minted.text).toBe(leading.token)
 
       // The command lies in its input when it wakes.
-      const stale = asleep.failureOf({ do: 'send', role, record: record(topic, `stale ${round}`) })
+      const stale = asleep.failureOf({ do: 'send', role, record: oneRecord(topic, `stale ${round}`) })
       const staleWork = asleep.failureOf({
         do: 'transact',
         role,
-        steps: [{ do: 'send', record: record(topic, `stale ${round}`) }],
+        steps: [{ do: 'send', record: oneRecord(topic, `stale ${round}`) }],
       })
       const staleRenewal = asleep.failureOf({ do: 'renew', role })
       asleep.child.continue()
@@ -92,8 +94,7 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
       expect(over).toMatchObject({ token: slept.token, term: slept.term, remainingMs: 0 })
 
       standby = asleep.acquire(role)
-      await seenWaiting(asleep, awake, leading)
-      expect((await pairOf(role)).text).toBe(leading.token)
+      await seenBehind(leading, asleep, awake)
       expect(BigInt(leading.term)).toBeGreaterThan(BigInt(slept.term))
       pair = minted
       ;[asleep, awake] = [awake, asleep]
@@ -126,7 +127,7 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
       if (entry.member === asleep) await asleep.child.next('leading')
     }
     let leading = asleep.said('leading')[0] as ChildEvent & TermText
-    await seenWaiting(awake, asleep, leading)
+    await seenBehind(leading, awake, asleep)
     const wokenAt: { readonly member: Member; readonly term: string; readonly at: number }[] = []
     const mints: number[] = []
     let pair = await pairOf(role)
@@ -145,8 +146,7 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
       const over = await asleep.child.next('over')
       expect(lostBySleeping).toContain(codeOf(over))
       expect(over).toMatchObject({ token: slept.token, term: slept.term, remainingMs: 0 })
-      await seenWaiting(asleep, awake, leading)
-      expect((await pairOf(role)).text).toBe(leading.token)
+      await seenBehind(leading, asleep, awake)
       pair = minted
       ;[asleep, awake] = [awake, asleep]
     }
@@ -184,6 +184,46 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
     )
   })
 
+  test('that woke with a commit unanswered cannot tell its outcome, and its lease has run out', async () => {
+    const { bootstrap } = cluster()
+    const role = freshName('paused')
+    const topic = await guardedTopic(bootstrap)
+    const proxy = await startFrameProxy(bootstrap)
+    try {
+      const setup = { brokers: proxy.bootstrap, memberId: 'asleep', requestTimeoutMs: 500, ...lease }
+      const asleep = await Member.start(setup)
+      const awake = await Member.start({ brokers: bootstrap, memberId: 'awake', ...lease })
+      const { token, term } = await asleep.acquire(role)
+      const takeOver = awake.acquire(role)
+      const unanswered = proxy.rule({ api: 'EndTxn', times: Number.POSITIVE_INFINITY }, { do: 'dropAnswer' })
+      const failing = asleep.failureOf({ do: 'send', role, record: oneRecord(topic, 'committed unheard') })
+      const request = await unanswered.hit()
+      asleep.child.stop()
+      await request.answered
+      const next = await takeOver
+      asleep.child.continue()
+      expect(await failing).toMatchObject({ code: 'COMMIT_UNKNOWN', role })
+      const over = await asleep.child.next('over')
+      expect(over).toMatchObject({ token, term, error: { code: 'LEASE_EXPIRED' } })
+      const stale = oneRecord(topic, 'stale')
+      expect(await asleep.failureOf({ do: 'send', role, record: stale })).toMatchObject({
+        code: 'LEASE_EXPIRED',
+        token,
+      })
+      await awake.call({ do: 'send', role, record: oneRecord(topic, 'of the successor') })
+      const log = await readCommittedLog(bootstrap, topic)
+      expect(log.map(({ value, outcome }) => [String(value), outcome])).toEqual([
+        ['committed unheard', 'committed'],
+        ['of the successor', 'committed'],
+      ])
+      expect((await pairOf(role)).text).toBe(next.token)
+      await asleep.end()
+      await awake.end()
+    } finally {
+      await proxy.close()
+    }
+  })
+
   test('that waited for the role reads again before it challenges', { timeout: 300_000 }, async () => {
     const times = rounds(3, 20)
     const { bootstrap } = cluster()
@@ -198,7 +238,7 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
     let leading = (await members[0].child.next('leading')) as ChildEvent & TermText
     for (const member of members.slice(1)) {
       leads.push(member.call({ do: 'lead', role }, 280_000))
-      await seenWaiting(member, members[0], leading)
+      await seenBehind(leading, member, members[0])
     }
     for (let round = 0; round < times; round++) {
       // The first in the queue sleeps while the leader falls asleep and the second takes over.
@@ -209,12 +249,11 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
       const minted = await pairOf(role)
       expect(minted.text).toBe(leading.token)
       first.child.continue()
-      await seenWaiting(first, first, leading)
+      await seenBehind(leading, first, first)
       leader.child.continue()
       await leader.child.next('over')
-      await seenWaiting(leader, leader, leading)
-      await seenWaiting(first, second, leading)
-      expect((await pairOf(role)).text).toBe(leading.token)
+      await seenBehind(leading, leader, leader)
+      await seenBehind(leading, first, second)
       members = [second, first, leader]
       // The one that was swept while it slept may have registered behind the woken leader.
       const { roster } = (await second.call({ do: 'describe', role })) as { roster: readonly { memberId: string }[] }
@@ -239,7 +278,7 @@ describeWithKafka('a blocked event loop', { nodes: 1, transactionVersion: 2 }, (
     const { token, term } = await blocked.acquire(role)
     const takeOver = standby.acquire(role)
     await blocked.child.next('renewed')
-    const seen = await blocked.call({ do: 'block', role, ms: 3 * lease.leaseMs, record: record(topic, 'stale') })
+    const seen = await blocked.call({ do: 'block', role, ms: 3 * lease.leaseMs, record: oneRecord(topic, 'stale') })
     const { before, ...after } = seen as { before: number; errors: readonly MemberFailure[] }
     expect(before).toBeGreaterThan(0)
     const expired = { code: 'LEASE_EXPIRED', token, term }
@@ -251,7 +290,7 @@ describeWithKafka('a blocked event loop', { nodes: 1, transactionVersion: 2 }, (
 
     const next = await takeOver
     expect(BigInt(next.term)).toBeGreaterThan(BigInt(term))
-    await standby.call({ do: 'send', role, record: record(topic, 'of the successor') })
+    await standby.call({ do: 'send', role, record: oneRecord(topic, 'of the successor') })
     const log = await readCommittedLog(bootstrap, topic)
     expect(valuesOf(log)).toEqual(['of the successor'])
     const { producerId, producerEpoch } = await lookAt(bootstrap, role)
@@ -261,10 +300,6 @@ describeWithKafka('a blocked event loop', { nodes: 1, transactionVersion: 2 }, (
     await standby.end()
   })
 })
-
-function monotonicNow(): number {
-  return Number(process.hrtime.bigint()) / 1e6
-}
 
 /** `3 x FENCED, 2 x LEASE_EXPIRED`. */
 function count(words: readonly string[]): string {

@@ -5,13 +5,15 @@ import type { GuardedOffsets, GuardedRecord } from '../../src/index.js'
 import { describeWithKafka, freshName } from '../kafka/suites.js'
 import { tell } from '../support/form.js'
 import { startFrameProxy } from '../support/frame-proxy.js'
-import { committedRecords, discardMembersAfterEach, guardedTopic, Member, valuesOf } from './programs/live.js'
+import {
+  committedRecords,
+  discardMembersAfterEach,
+  guardedTopic,
+  Member,
+  oneRecord,
+  valuesOf,
+} from './programs/live.js'
 import type { Step } from './programs/member.js'
-
-const record = (topic: string, value: string): { topic: string; messages: [{ key: string; value: string }] } => ({
-  topic,
-  messages: [{ key: 'k', value }],
-})
 
 /** The offset that a group has committed for partition 0 of the topic; -1 where it has none. */
 async function groupOffset(bootstrap: readonly string[], groupId: string, topic: string): Promise<string | undefined> {
@@ -86,7 +88,7 @@ describeWithKafka('a guarded transaction', { nodes: 1, transactionVersion: 2 }, 
         message: 'too early',
       })
       expect(counts()).toEqual(before)
-      await leader.call({ do: 'transact', role, steps: [{ do: 'send', record: record(topic, 'next') }] })
+      await leader.call({ do: 'transact', role, steps: [{ do: 'send', record: oneRecord(topic, 'next') }] })
       expect(valuesOf(await committedRecords(bootstrap, topic))).toEqual(['next'])
       expect(await leader.call({ do: 'checkToken', role, token })).toBe('current')
       await leader.end()
@@ -127,9 +129,9 @@ describeWithKafka('a guarded transaction', { nodes: 1, transactionVersion: 2 }, 
         do: 'transact',
         role,
         steps: [
-          { do: 'send', record: record(topic, value) },
+          { do: 'send', record: oneRecord(topic, value) },
           { do: 'hold', name: value },
-          { do: 'send', caught: true, record: record(topic, `${value}, too late`) },
+          { do: 'send', caught: true, record: oneRecord(topic, `${value}, too late`) },
         ],
         ...(timeoutMs === undefined ? {} : { timeoutMs }),
       })
@@ -141,10 +143,10 @@ describeWithKafka('a guarded transaction', { nodes: 1, transactionVersion: 2 }, 
       if (leader.said('renewed').length === renewals)
         await leader.child.nextWhere(isRenewalAfter(at), 10_000, 'renewal')
       await leader.call({ do: 'go', name: value })
-      expect(await leader.failureOf({ do: 'sendLate', record: record(topic, 'later') })).toMatchObject({
+      expect(await leader.failureOf({ do: 'sendLate', record: oneRecord(topic, 'later') })).toMatchObject({
         code: 'TRANSACTION_ABORTED',
       })
-      await leader.call({ do: 'send', role, record: record(topic, `after ${value}`) })
+      await leader.call({ do: 'send', role, record: oneRecord(topic, `after ${value}`) })
     }
     expect(valuesOf(await committedRecords(bootstrap, topic))).toEqual(['after slow', 'after timed'])
     expect(await standby.call({ do: 'describe', role })).toMatchObject({ token, term, authority: 'current' })
@@ -165,8 +167,8 @@ describeWithKafka('a guarded transaction', { nodes: 1, transactionVersion: 2 }, 
       do: 'transact',
       role,
       steps: [
-        { do: 'send', record: record(topic, 'inside') },
-        { do: 'sendOutside', caught: true, record: record(topic, 'outside') },
+        { do: 'send', record: oneRecord(topic, 'inside') },
+        { do: 'sendOutside', caught: true, record: oneRecord(topic, 'outside') },
         { do: 'nest', caught: true },
         { do: 'renew', caught: true },
         { do: 'resign', caught: true },
@@ -174,7 +176,7 @@ describeWithKafka('a guarded transaction', { nodes: 1, transactionVersion: 2 }, 
     })
     const refused = { code: 'TRANSACTION_ABORTED', role }
     expect(results).toMatchObject([[{ topic, offset: '0' }], refused, refused, refused, refused])
-    expect(await leader.failureOf({ do: 'sendLate', record: record(topic, 'late') })).toMatchObject(refused)
+    expect(await leader.failureOf({ do: 'sendLate', record: oneRecord(topic, 'late') })).toMatchObject(refused)
     expect(valuesOf(await committedRecords(bootstrap, topic))).toEqual(['inside'])
     await leader.call({ do: 'renew', role })
     await leader.end()
@@ -189,7 +191,7 @@ describeWithKafka('a guarded transaction', { nodes: 1, transactionVersion: 2 }, 
     await leader.acquire(role)
     const group = freshName('group')
     const badSteps: readonly (readonly [step: Step, code: string])[] = [
-      [{ do: 'send', caught: true, record: record(missing, 'to no topic') }, 'REFUSED'],
+      [{ do: 'send', caught: true, record: oneRecord(missing, 'to no topic') }, 'REFUSED'],
       [{ do: 'send', caught: true, record: { topic, messages: [{ partition: 7, value: 'x' }] } }, 'REFUSED'],
       [{ do: 'send', caught: true, record: { topic, messages: [] } }, 'CONFIG'],
       [{ do: 'sendOffsets', caught: true, offsets: offsetsOf(group, missing, '1') }, 'REFUSED'],
@@ -197,14 +199,14 @@ describeWithKafka('a guarded transaction', { nodes: 1, transactionVersion: 2 }, 
     ]
     for (const [step, code] of badSteps) {
       const steps: readonly Step[] = [
-        { do: 'send', record: record(topic, 'before') },
+        { do: 'send', record: oneRecord(topic, 'before') },
         step,
-        { do: 'send', caught: true, record: record(topic, 'after') },
+        { do: 'send', caught: true, record: oneRecord(topic, 'after') },
       ]
       expect(await leader.failureOf({ do: 'transact', role, steps }), JSON.stringify(step)).toMatchObject({ code })
     }
     expect(await committedRecords(bootstrap, topic)).toEqual([])
-    await leader.call({ do: 'send', role, record: record(topic, 'next') })
+    await leader.call({ do: 'send', role, record: oneRecord(topic, 'next') })
     expect(valuesOf(await committedRecords(bootstrap, topic))).toEqual(['next'])
     await leader.end()
   })
@@ -217,14 +219,14 @@ describeWithKafka('a guarded transaction', { nodes: 1, transactionVersion: 2 }, 
     await leader.acquire(role)
     const unawaited = (...records: readonly GuardedRecord[]): readonly Step[] =>
       records.map((one) => ({ do: 'sendUnawaited', record: one }))
-    const good = unawaited(record(topic, 'first'), record(topic, 'second'))
+    const good = unawaited(oneRecord(topic, 'first'), oneRecord(topic, 'second'))
     expect(await leader.call({ do: 'transact', role, steps: good })).toEqual([null, null])
     const bad = [
       [{ topic, messages: [] }, 'CONFIG'],
       [{ topic, messages: [{ partition: 7, value: 'x' }] }, 'REFUSED'],
     ] as const
     for (const [one, code] of bad) {
-      const steps = unawaited(record(topic, 'third'), one)
+      const steps = unawaited(oneRecord(topic, 'third'), one)
       expect(await leader.failureOf({ do: 'transact', role, steps })).toMatchObject({ code })
     }
     expect(valuesOf(await committedRecords(bootstrap, topic))).toEqual(['first', 'second'])
@@ -239,7 +241,7 @@ describeWithKafka('a guarded transaction', { nodes: 1, transactionVersion: 2 }, 
     const leader = await Member.start({ brokers: bootstrap, memberId: 'leader' })
     await leader.acquire(role)
     const steps = (value: string, offset: string): readonly Step[] => [
-      { do: 'send', record: record(topic, value) },
+      { do: 'send', record: oneRecord(topic, value) },
       { do: 'sendOffsets', offsets: offsetsOf(group, topic, offset) },
     ]
     await leader.call({ do: 'transact', role, steps: steps('first', '1') })

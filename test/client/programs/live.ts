@@ -7,6 +7,7 @@
 import { Kafka, logLevel } from 'kafkajs'
 import { afterEach, expect } from 'vitest'
 import { type RawRecord, readCommittedLog } from '../../../examples/demo/raw-log.js'
+import type { GuardedRecord } from '../../../src/index.js'
 import { parseRole, rolePartition } from '../../../src/index.js'
 import { freshName } from '../../kafka/suites.js'
 import { Child, type ChildEvent } from '../../support/child.js'
@@ -141,6 +142,25 @@ export async function guardedTopic(bootstrap: readonly string[], partitions: num
     await admin.disconnect()
   }
   return topic
+}
+
+/** A record of one message, for a topic of one partition. */
+export function oneRecord(topic: string, value: string): GuardedRecord {
+  return { topic, messages: [{ key: 'k', value }] }
+}
+
+/** Now, on the clock that members tell `at` by. */
+export function monotonicNow(): number {
+  return Number(process.hrtime.bigint()) / 1e6
+}
+
+/** Resolves with what `by` says of the role as soon as it sees `memberId` in its queue. */
+export async function seenWaiting(by: Member, role: string, memberId: string): Promise<unknown> {
+  for (;;) {
+    const status = await by.call({ do: 'describe', role })
+    const { roster } = status as { roster: readonly { memberId: string }[] }
+    if (roster.some((waiting) => waiting.memberId === memberId)) return status
+  }
 }
 
 /** What a committed reader of the topic sees, in order of offset. */
