@@ -345,7 +345,7 @@ export class Contender {
       const context = { transactionVersion, now, ownRegistration: this.#me().ownRegistration, leaseMs }
       const verdict = judgeLook(state, look, context)
       if (verdict === 'look-again') return { kind: 'busy', look }
-      if (verdict === 'stranger') {
+      if (verdict === 'stranger' && !this.#isOwnUnusedMint(look)) {
         const judgement = judgeStranger(this.#stranger, look, {
           now,
           lastErrorAt: this.#lastErrorAt(),
@@ -366,12 +366,14 @@ export class Contender {
       if (first.kind === 'look-again') return { kind: 'busy', look: undefined }
       if (first.kind === 'failed') return { kind: 'failed', cause: first.cause }
       let { pair } = first
+      this.#services.unusedMints.set(this.#role, pair)
       if (transactionVersion >= 2) {
         const second = await mintExpecting(coordinators, this.#role, pair, transactionTimeoutMs, {
           deadline: bound.deadline,
         })
         if (second === undefined) return { kind: 'over', reason: 'somebody else minted at the same time' }
         pair = second
+        this.#services.unusedMints.set(this.#role, pair)
       }
       const mintedAt = runtime.monotonicNow()
       return {
@@ -382,6 +384,11 @@ export class Contender {
         split: { detectMs: Math.max(0, look.answeredAt - evaluation.slot), mintMs: mintedAt - look.answeredAt },
       }
     }
+  }
+
+  #isOwnUnusedMint({ found, producerId, producerEpoch }: LookAnswer): boolean {
+    const unused = this.#services.unusedMints.get(this.#role)
+    return found && unused?.producerId === producerId && unused.producerEpoch === producerEpoch
   }
 
   /** I5: after the mint, read to an end asked for now, then commit the first lease with the sweep. */
@@ -420,6 +427,7 @@ export class Contender {
       const term = offsets[0]?.[0]
       const enlistedAt = transaction.enlistedAt(settings.topic, partition)
       if (term === undefined || enlistedAt === undefined) throw new Error('a committed lease has an offset')
+      this.#services.unusedMints.delete(role)
       return {
         kind: 'led',
         won: {

@@ -8,10 +8,12 @@ import { Coordinators } from '../cluster/coordinator.js'
 import { transactionVersionOf } from '../cluster/features.js'
 import { Follower } from '../cluster/follower.js'
 import { Metadata } from '../cluster/metadata.js'
+import type { ProducerPair } from '../cluster/mint.js'
 import { Minting } from '../cluster/mint.js'
 import type { Bound } from '../cluster/schedule.js'
 import { ensureTopic } from '../cluster/topic.js'
 import type { TransactionDependencies } from '../cluster/transaction.js'
+import { coordinationError } from '../errors.js'
 import type { Role } from '../format/names.js'
 import type { FencingToken } from '../format/token.js'
 import type { Runtime } from '../runtime.js'
@@ -33,6 +35,8 @@ export interface Services {
   readonly transactions: TransactionDependencies
   /** Pairs that this process minted and whose handles ended other than by resigning, by role (I9). */
   readonly endedTokens: Map<Role, readonly FencingToken[]>
+  /** The pair that this process minted last for a role, while no lease came of it: no stranger's, wherever a look shows it. */
+  readonly unusedMints: Map<Role, ProducerPair>
   /** The log of the coordination topic, found, made and checked at first use. */
   log(bound: Bound): Promise<CoordinationLog>
   /** The cluster's `transaction.version`. */
@@ -42,7 +46,8 @@ export interface Services {
 
 const defaultLongestSilenceMs = 15 * 60_000
 
-export function openServices(settings: Settings, connection: ClusterConnection, diagnostics: Diagnostics): Services {
+export function openServices(settings: Settings, cluster: ClusterConnection, diagnostics: Diagnostics): Services {
+  const connection = untilClosed(cluster)
   const { runtime, requestTimeoutMs, topic } = settings
   const metadata = new Metadata(connection)
   const coordinators = new Coordinators(connection, runtime, requestTimeoutMs)
@@ -79,6 +84,7 @@ export function openServices(settings: Settings, connection: ClusterConnection, 
     clockWatch: new ClockWatch(runtime),
     transactions: { connection, metadata, runtime, requestTimeoutMs, coordinators },
     endedTokens: new Map(),
+    unusedMints: new Map(),
     log(bound) {
       // Shared by every caller, so one caller's signal must not end it for the others.
       opening ??= openLog({ deadline: runtime.monotonicNow() + 4 * requestTimeoutMs }).catch((error: unknown) => {
@@ -91,6 +97,22 @@ export function openServices(settings: Settings, connection: ClusterConnection, 
     close() {
       follower?.close()
       connection.close()
+    },
+  }
+}
+
+/** `cluster` until it is closed; afterwards every request is `CLOSED`, which no flow repeats, so that none outlives its client. */
+function untilClosed(cluster: ClusterConnection): ClusterConnection {
+  let isClosed = false
+  return {
+    request: (node, channel, request, options) =>
+      isClosed
+        ? Promise.reject(coordinationError('CLOSED', 'The client is closed; make a new one', {}))
+        : cluster.request(node, channel, request, options),
+    reset: (node, channel) => cluster.reset(node, channel),
+    close() {
+      isClosed = true
+      cluster.close()
     },
   }
 }
