@@ -128,6 +128,37 @@ describeWithKafka('acquire aborted', { nodes: 1, transactionVersion: 2 }, (clust
     }
   })
 
+  test('and wanted again after it had minted: its own mint is no stranger to wait for', async () => {
+    const { bootstrap } = cluster()
+    const role = freshName('own-mint')
+    const proxy = await startFrameProxy(bootstrap)
+    const outcomes: unknown[] = []
+    const ignore = (): void => {}
+    const debug = (fields: object): void => {
+      if ('outcome' in fields) outcomes.push(fields.outcome)
+    }
+    const kafka = new Kafka({ brokers: [...proxy.bootstrap], logLevel: logLevel.NOTHING })
+    const logger = { debug, info: ignore, warn: ignore, error: ignore }
+    const client = new CoordinationClient({ kafka, memberId: 'fickle', topic, partitions: 1, leaseMs, logger })
+    try {
+      const rule = proxy.rule({ api: 'AddPartitionsToTxn' }, { do: 'hold' })
+      const abort = new AbortController()
+      const first = client.acquire(role, { signal: abort.signal })
+      first.catch(() => undefined)
+      await rule.hit()
+      abort.abort()
+      await expect(first).rejects.toBe(abort.signal.reason)
+      rule.remove()
+      rule.release()
+      const leadership = await client.acquire(role)
+      expect(leadership.token.producerEpoch, 'two mints of each acquire').toBe(3)
+      expect(outcomes).not.toContain('waiting')
+    } finally {
+      await client.close()
+      await proxy.close()
+    }
+  })
+
   test('by closing the client: rejects with CLOSED, and nothing is left', async () => {
     const { bootstrap } = cluster()
     const role = freshName('closed')
