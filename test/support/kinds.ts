@@ -1,0 +1,28 @@
+/**
+ * The kinds of cluster that a suite of the core runs on: both transaction versions, of the Kafka that `MANDATE_KAFKA_VERSION` names.
+ *
+ * The only place that reads that variable. A broker before 4.0 knows transaction version 0 only.
+ */
+import type { SharedKind } from '../kafka/global-setup.js'
+
+const kafkaVersion = process.env.MANDATE_KAFKA_VERSION
+
+/**
+ * The kinds to run a suite on: `describe.each` over them by `name`. A suite that harms brokers names its `purpose`.
+ */
+export function kinds(
+  options: { readonly nodes?: 1 | 3; readonly purpose?: string } = {},
+): readonly { readonly name: string; readonly kind: SharedKind }[] {
+  const { nodes = 1, purpose } = options
+  const knowsVersion2 = kafkaVersion === undefined || Number(kafkaVersion.split('.')[0]) >= 4
+  const transactionVersions: readonly (0 | 2)[] = knowsVersion2 ? [2, 0] : [0]
+  return transactionVersions.map((transactionVersion) => ({
+    name: `${nodes === 1 ? 'one broker' : 'three brokers'}, transaction.version ${transactionVersion}`,
+    kind: {
+      nodes,
+      transactionVersion,
+      ...(kafkaVersion === undefined ? {} : { kafkaVersion }),
+      ...(purpose === undefined ? {} : { purpose }),
+    },
+  }))
+}
