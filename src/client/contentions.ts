@@ -62,7 +62,8 @@ export class Contentions {
 
   /** Resigns every leadership and resolves when nothing of any contention is under way. */
   async resignAll(): Promise<void> {
-    await Promise.all([...this.#leaderships].map((leadership) => leadership.resign()))
+    // A resignation is refused to a caller inside `transact`; the rest of the client is wound up all the same.
+    await Promise.all([...this.#leaderships].map((leadership) => leadership.resign().catch(() => undefined)))
     while (this.#underWay.size > 0) await Promise.all(this.#underWay)
   }
 

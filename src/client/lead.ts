@@ -35,7 +35,10 @@ export async function leadForEver<T>(
       if (signal.aborted) return undefined
       throw error
     }
+    const ledSince = tools.runtime.monotonicNow()
     const settled = await runWork(tools, leadership, work, signal)
+    // A term that lasted says nothing bad about the next one.
+    if (tools.runtime.monotonicNow() - ledSince > leadership.leaseMs) losses = 0
     const { ended } = leadership
     if (signal.aborted) {
       await leadership.resign()

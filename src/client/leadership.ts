@@ -4,7 +4,7 @@
  * All transactions of the term go through one lane, a due renewal first. It ends once, for one reason, and never leads again (I8). It must
  * not contend for the role again; `lead.ts` does.
  */
-import { AsyncLocalStorage } from 'node:async_hooks'
+import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks'
 import type { ProducerPair } from '../cluster/mint.js'
 import type { Bound } from '../cluster/schedule.js'
 import { backoffMs } from '../cluster/schedule.js'
@@ -55,7 +55,8 @@ export class Leadership implements AsyncDisposable {
   /** Aborts what the user's work holds on to; `lead`'s caller may abort it before the term ends. */
   readonly #work = new AbortController()
   readonly #over = new AbortController()
-  readonly #inTransaction = new AsyncLocalStorage<true>()
+  /** Which `transact` call a call came out of. What its callback started may outlive it. */
+  readonly #inTransaction = new AsyncLocalStorage<{ isOpen: boolean }>()
   readonly #unlisten: readonly (() => void)[]
   readonly #onEnd: () => void
   #lastLeaseOffset: bigint
@@ -104,6 +105,7 @@ export class Leadership implements AsyncDisposable {
 
   /** @internal Starts the renewals; called once, when the client knows of the handle. */
   begin(): void {
+    this.#services.diagnostics.tell('acquired', { ...this.#fields(), ...this.#won.split })
     this.#clock.start()
     this.#changed()
   }
@@ -169,9 +171,17 @@ export class Leadership implements AsyncDisposable {
         option: 'timeoutMs',
       })
     }
+    // The lane runs in the context of whoever woke it; the callback belongs to that of its own caller.
+    const nesting = { isOpen: true }
+    const inContext = AsyncResource.bind((scope: TransactionScope) => this.#inTransaction.run(nesting, work, scope))
     return await new Promise<T>((resolve, reject) => {
       this.#lane.add({
-        run: () => this.#runWork(work, timeoutMs ?? Number.POSITIVE_INFINITY).then(resolve, reject),
+        run: () =>
+          this.#runWork(inContext, timeoutMs ?? Number.POSITIVE_INFINITY)
+            .finally(() => {
+              nesting.isOpen = false
+            })
+            .then(resolve, reject),
         refuse: reject,
       })
     })
@@ -196,7 +206,7 @@ export class Leadership implements AsyncDisposable {
    * tombstones that let the next member lead at once. Never throws after a loss.
    */
   resign(): Promise<ResignOutcome> {
-    if (this.#inTransaction.getStore() === true) {
+    if (this.#inTransaction.getStore()?.isOpen === true) {
       return Promise.reject(
         coordinationError('TRANSACTION_ABORTED', 'resign() was called inside transact(); call it after', {
           role: this.role,
@@ -246,7 +256,7 @@ export class Leadership implements AsyncDisposable {
   }
 
   #throwIfClosed(call: string): void {
-    if (this.#inTransaction.getStore() === true) {
+    if (this.#inTransaction.getStore()?.isOpen === true) {
       throw coordinationError(
         'TRANSACTION_ABORTED',
         `${call}() was called inside transact() of '${this.role}'; use the transaction it was given`,
@@ -322,7 +332,7 @@ export class Leadership implements AsyncDisposable {
         diagnostics.warn(this.#fields(), 'a transact() callback has used half of its budget'),
       )
       try {
-        return await scope.run(() => this.#inTransaction.run(true, () => work(scope)), runtime)
+        return await scope.run(() => work(scope), runtime)
       } finally {
         halfway.cancel()
       }
@@ -435,11 +445,12 @@ export class Leadership implements AsyncDisposable {
       this.#renewFailures = 0
       this.#lastFailure = undefined
       for (const { resolve } of renewers) resolve()
-    } catch (error) {
+    } catch (failure) {
+      const error = await this.#explain(failure)
       refuse(error)
       if (isCoordinationError(error) && isHopeless(error)) this.#end(error)
       // Nothing was lost yet: there is time until the deadline, and the next try has it.
-      this.#clock.renewIn(backoffMs(runtime, this.#renewFailures++))
+      this.#clock.retryIn(backoffMs(runtime, this.#renewFailures++))
     }
   }
 
@@ -518,10 +529,13 @@ export class Leadership implements AsyncDisposable {
       this.#won.log.applyLook(this.role, look)
     } catch {
       // The term goes on or ends without it: the broker decides at the next renewal.
-      this.#renewNow()
-    } finally {
       this.#lookUnderWay = false
+      this.#renewNow()
+      return
     }
+    this.#lookUnderWay = false
+    // What was read after the look was sent wants one of its own.
+    this.#changed()
   }
 
   /** After a fenced answer: sends nothing more, finds out why within a second, ends the term. */

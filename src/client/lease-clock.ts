@@ -27,6 +27,8 @@ export class LeaseClock {
   #offset: number
   #renewAt: number
   #isLate = false
+  /** A renewal failed since the last confirmed one: the next has its instant, whatever the clocks show. */
+  #isRetrying = false
   #renewTimer: Timer | undefined
   #deadlineTimer: Timer | undefined
   #state: 'ready' | 'renewing' | 'ending' | 'stopped' = 'ready'
@@ -57,7 +59,7 @@ export class LeaseClock {
   }
 
   get isRenewalDue(): boolean {
-    return this.#runtime.monotonicNow() >= this.#renewAt || this.#hasJumped
+    return this.#runtime.monotonicNow() >= this.#renewAt || (this.#hasJumped && !this.#isRetrying)
   }
 
   get isRenewalHalfDue(): boolean {
@@ -98,6 +100,7 @@ export class LeaseClock {
     this.#offset = clockOffset(this.#runtime)
     this.#renewAt = startedAt + this.#policy.renewIntervalMs
     this.#isLate = false
+    this.#isRetrying = false
     this.#arm()
   }
 
@@ -105,6 +108,12 @@ export class LeaseClock {
   renewIn(delayMs: number): void {
     this.#renewAt = this.#runtime.monotonicNow() + delayMs
     this.#arm()
+  }
+
+  /** A renewal failed: the next is due in `delayMs` and not before. */
+  retryIn(delayMs: number): void {
+    this.#isRetrying = true
+    this.renewIn(delayMs)
   }
 
   get #hasJumped(): boolean {
