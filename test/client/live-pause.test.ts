@@ -46,12 +46,16 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
 
   /** Resolves when `by` sees `member` in the queue for the role, while the holder leads on. */
   async function seenBehind(leading: TermText, member: Member, by: Member): Promise<void> {
-    const status = await seenWaiting(by, leading.role, member.memberId)
-    expect(status).toMatchObject({ holder: leading.memberId, token: leading.token, authority: 'current' })
+    const { role, memberId: holder, token } = leading
+    await seenWaiting(by, role, member.memberId, (status) =>
+      expect(status).toMatchObject({ holder, token, authority: 'current' }),
+    )
     expect((await pairOf(leading.role)).text).toBe(leading.token)
   }
 
-  test('that woke before its first write writes nothing and deposes nobody', { timeout: 300_000 }, async () => {
+  test('that woke before its first write writes nothing and deposes nobody', {
+    timeout: rounds(120_000, 300_000),
+  }, async () => {
     const times = rounds(5, 20)
     const { bootstrap } = cluster()
     const role = freshName('paused')
@@ -111,7 +115,9 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
     expect(members.flatMap((member) => member.said('over')).length).toBe(times + 2)
   })
 
-  test('that woke in mid-writing commits nothing more and deposes nobody', { timeout: 300_000 }, async () => {
+  test('that woke in mid-writing commits nothing more and deposes nobody', {
+    timeout: rounds(120_000, 300_000),
+  }, async () => {
     const times = rounds(5, 20)
     const { bootstrap } = cluster()
     const role = freshName('paused')
@@ -123,7 +129,7 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
     let [asleep, awake] = members as [Member, Member]
     const leads = members.map((member) => ({ member, settled: undefined as Promise<unknown> | undefined }))
     for (const entry of leads) {
-      entry.settled = entry.member.call({ do: 'lead', role, writeTo: topic }, 280_000)
+      entry.settled = entry.member.call({ do: 'lead', role, writeTo: topic }, rounds(110_000, 290_000))
       if (entry.member === asleep) await asleep.child.next('leading')
     }
     let leading = asleep.said('leading')[0] as ChildEvent & TermText
@@ -224,7 +230,7 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
     }
   })
 
-  test('that waited for the role reads again before it challenges', { timeout: 300_000 }, async () => {
+  test('that waited for the role reads again before it challenges', { timeout: rounds(120_000, 300_000) }, async () => {
     const times = rounds(3, 20)
     const { bootstrap } = cluster()
     const role = freshName('paused')
@@ -234,10 +240,10 @@ describeWithKafka('a stopped process', { nodes: 1, transactionVersion: 2 }, (clu
       await Member.start({ brokers: bootstrap, memberId: 'c', ...lease }),
     ]
     const leads: Promise<unknown>[] = []
-    leads.push(members[0].call({ do: 'lead', role }, 280_000))
+    leads.push(members[0].call({ do: 'lead', role }, rounds(110_000, 290_000)))
     let leading = (await members[0].child.next('leading')) as ChildEvent & TermText
     for (const member of members.slice(1)) {
-      leads.push(member.call({ do: 'lead', role }, 280_000))
+      leads.push(member.call({ do: 'lead', role }, rounds(110_000, 290_000)))
       await seenBehind(leading, member, members[0])
     }
     for (let round = 0; round < times; round++) {

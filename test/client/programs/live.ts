@@ -154,12 +154,18 @@ export function monotonicNow(): number {
   return Number(process.hrtime.bigint()) / 1e6
 }
 
-/** Resolves with what `by` says of the role as soon as it sees `memberId` in its queue. */
-export async function seenWaiting(by: Member, role: string, memberId: string): Promise<unknown> {
+/** Resolves as soon as `by` sees `memberId` in the role's queue; `check` may refuse each status that it sees until then. */
+export async function seenWaiting(
+  by: Member,
+  role: string,
+  memberId: string,
+  check: (status: unknown) => void = () => undefined,
+): Promise<void> {
   for (;;) {
     const status = await by.call({ do: 'describe', role })
+    check(status)
     const { roster } = status as { roster: readonly { memberId: string }[] }
-    if (roster.some((waiting) => waiting.memberId === memberId)) return status
+    if (roster.some((waiting) => waiting.memberId === memberId)) return
   }
 }
 
