@@ -322,7 +322,7 @@ export class Contender {
     const { runtime, coordinators } = this.#services
     const { leaseMs, transactionTimeoutMs } = this.#policy
     const [firstEnd, transactionVersion] = await Promise.all([
-      this.#log.readToEnd(this.#role, bound),
+      this.#log.readToEnd(this.#role, this.#briefly(bound)),
       this.#services.transactionVersion(bound),
     ])
     let end: EndReached = firstEnd
@@ -339,7 +339,7 @@ export class Contender {
       if (!looksFresh(ages, turn.fastestLookMs ?? ages.lookMs, leaseMs)) {
         if (now >= bound.deadline)
           return { kind: 'failed', cause: new LookFailure('No look was answered fast enough', undefined) }
-        end = await this.#log.readToEnd(this.#role, bound)
+        end = await this.#log.readToEnd(this.#role, this.#briefly(bound))
         continue
       }
       const context = { transactionVersion, now, ownRegistration: this.#me().ownRegistration, leaseMs }
@@ -528,6 +528,13 @@ export class Contender {
     this.#saidAt = this.#services.runtime.monotonicNow()
     const { memberId } = this.#services.settings
     this.#services.diagnostics.tell('challenge', { role: this.#role, member: memberId, by: 'rules', outcome, reason })
+  }
+
+  /** A bound for a read within a turn: other roles' seals and challenges wait for the turn, whatever ails this partition. */
+  #briefly({ deadline, signal }: Bound): Bound {
+    const { runtime, settings } = this.#services
+    const briefly = Math.min(deadline, runtime.monotonicNow() + settings.requestTimeoutMs)
+    return signal === undefined ? { deadline: briefly } : { deadline: briefly, signal }
   }
 
   /** A bound for one step that waits for the cluster: the step is repeated while the contention goes on. */

@@ -11,6 +11,7 @@ import { coordinationError } from '../../src/errors.js'
 import { encodeKey } from '../../src/format/key.js'
 import type { Role } from '../../src/format/names.js'
 import { parseRole } from '../../src/format/names.js'
+import { rolePartition } from '../../src/format/partition.js'
 import { addAnswer, watched } from '../cluster/support.js'
 import { ManualRuntime } from '../support/manual-runtime.js'
 import { ScriptedCluster } from '../support/scripted-cluster.js'
@@ -36,10 +37,10 @@ afterEach(() => {
   for (const { services } of worlds.splice(0)) services.close()
 })
 
-function world(options: { transactionVersion?: number; requestTimeoutMs?: number } = {}): World {
+function world(options: { transactionVersion?: number; requestTimeoutMs?: number; partitions?: number } = {}): World {
   const runtime = new ManualRuntime()
   const cluster = new ScriptedCluster(runtime, {
-    partitions: 1,
+    partitions: options.partitions ?? 1,
     transactionVersion: options.transactionVersion ?? 2,
   })
   const settings = settingsOf({
@@ -211,6 +212,63 @@ describe('renewing', () => {
     await expect(leadership.send(job('x'))).rejects.toMatchObject({ code: 'LEASE_EXPIRED' })
     expect(leadership.signal.aborted).toBe(true)
     expect(cluster.connection.seen.slice(before).some(({ request }) => request.api === 'Produce')).toBe(false)
+  })
+})
+
+describe('a coordinator that cannot finish the last transaction', () => {
+  const unfinished = {
+    errorCode: 0,
+    transactionalId: role,
+    state: 'PrepareCommit',
+    timeoutMs: 0,
+    startTimeMs: 0n,
+    producerId: 1_000n,
+    producerEpoch: 1,
+    topics: [{ topic: 'jobs', partitions: [3] }],
+  }
+  const wedged = { code: 'WEDGED', role, partitions: ['jobs-3'] }
+  const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined)
+
+  test('is the cause of the end of the term, named while it lasts and told once', async () => {
+    const { runtime, leadership, cluster, told } = await lead()
+    await runtime.passUntil(() => told.some(({ name }) => name === 'renewed'), 4_000)
+    cluster.connection.always('AddPartitionsToTxn', addAnswer(51))
+    cluster.connection.always('DescribeTransactions', { transactions: [unfinished] })
+    const sent = watched(leadership.send(job('a')))
+    await runtime.passUntil(() => leadership.signal.aborted, 9_500)
+    expect(leadership.signal.reason).toMatchObject({ code: 'LEASE_EXPIRED', cause: wedged })
+    expect(sent.now().error).toMatchObject({ cause: wedged })
+    expect(told.filter(({ message }) => 'err' in message && codeOf(message.err) === 'WEDGED')).toHaveLength(1)
+  })
+
+  test('is the cause of a resignation that could not seal', async () => {
+    const { runtime, leadership, cluster } = await lead()
+    cluster.connection.always('InitProducerId', { errorCode: 51, producerId: -1n, producerEpoch: -1 })
+    cluster.connection.always('DescribeTransactions', { transactions: [unfinished] })
+    const resigned = watched(leadership.resign())
+    await runtime.passUntil(() => resigned.now().state !== 'pending', 9_500)
+    expect(resigned.now().value).toBe('already-ended')
+    expect(leadership.signal.reason).toMatchObject({ code: 'LEASE_EXPIRED', cause: wedged })
+  })
+
+  test('is not named where a look shows nothing unfinished, nor after it has passed', async () => {
+    const { runtime, leadership, cluster, told } = await lead()
+    cluster.connection.always('AddPartitionsToTxn', addAnswer(51))
+    await runtime.passUntil(() => leadership.signal.aborted, 9_500)
+    expect(leadership.signal.reason).toMatchObject({ code: 'LEASE_EXPIRED' })
+    expect(codeOf(leadership.signal.reason.cause)).not.toBe('WEDGED')
+    expect(told.filter(({ name }) => name === 'warn')).toEqual([])
+
+    const second = await lead()
+    second.cluster.connection.next('AddPartitionsToTxn', ...Array.from({ length: 250 }, () => addAnswer(51)))
+    second.cluster.connection.next('DescribeTransactions', { transactions: [unfinished] })
+    const sent = watched(second.leadership.send(job('a')))
+    await second.runtime.passUntil(() => sent.now().state !== 'pending', 9_000)
+    expect(sent.now().state).toBe('fulfilled')
+    expect(second.told.filter(({ name }) => name === 'warn')).toHaveLength(1)
+    second.cluster.connection.always('AddPartitionsToTxn', unreachable)
+    await second.runtime.passUntil(() => second.leadership.signal.aborted, 20_000)
+    expect(codeOf(second.leadership.signal.reason.cause)).not.toBe('WEDGED')
   })
 })
 
@@ -533,6 +591,30 @@ describe('resigning', () => {
     await runtime.pass(10_000)
     expect(resigned.now().value).toBe('resigned')
     expect(leadership.signal.reason).toMatchObject({ code: 'RESIGNED' })
+  })
+
+  test('does not wait behind a challenger whose partition cannot be read', async () => {
+    const led = await lead(world({ partitions: 2 }))
+    const { runtime, cluster, contentions, leadership } = led
+    const own = rolePartition(role, 2)
+    const name = ['a', 'b', 'c', 'd', 'e'].find((one) => rolePartition(one, 2) !== own) ?? ''
+    // Once its registration was read, the other partition names an end that nobody ever reaches.
+    let readsAfterRegistration = 0
+    cluster.connection.always('ListOffsets', ({ request }) => {
+      const { partitions } = cluster.listOffsets(request)
+      const isRegistered = (cluster.logs.get(`${states}-${1 - own}`)?.length ?? 0) > 0
+      if (isRegistered && request.partitions[0]?.partition !== own) readsAfterRegistration += 1
+      if (readsAfterRegistration < 2) return { partitions }
+      return { partitions: partitions.map((one) => (one.partition === own ? one : { ...one, offset: 1_000n })) }
+    })
+    const contending = watched(contentions.contend(parseRole(name), {}, false))
+    await runtime.pass(3_500)
+    const resignedAt = runtime.monotonicNow()
+    const resigned = watched(leadership.resign())
+    await runtime.passUntil(() => resigned.now().state !== 'pending', 9_000)
+    expect(resigned.now().value).toBe('resigned')
+    expect(runtime.monotonicNow() - resignedAt).toBeLessThan(1_100)
+    expect(contending.now().state).toBe('pending')
   })
 
   test('lets the role be contended for again, with a greater term', async () => {

@@ -66,7 +66,7 @@ export class ScriptedCluster {
         ['delete.retention.ms', '86400000'],
       ]),
     })
-    connection.always('ListOffsets', ({ request }) => this.#listOffsets(request))
+    connection.always('ListOffsets', ({ request }) => this.listOffsets(request))
     connection.always('Fetch', (seen) => this.#fetch(seen))
     connection.always('InitProducerId', ({ request }) => this.initProducerId(request))
     connection.always('DescribeTransactions', ({ request }) => this.#describe(request))
@@ -182,7 +182,7 @@ export class ScriptedCluster {
     return (this.logs.get(name)?.at(-1)?.lastOffset ?? -1n) + 1n
   }
 
-  #listOffsets({ topic, partitions }: ApiRequest<'ListOffsets'>): ApiResponse<'ListOffsets'> {
+  listOffsets({ topic, partitions }: ApiRequest<'ListOffsets'>): ApiResponse<'ListOffsets'> {
     return {
       partitions: partitions.map(({ partition, at }) => ({
         partition,
