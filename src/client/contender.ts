@@ -34,6 +34,7 @@ import type { AcquireSplit } from './diagnostics.js'
 import type { Services } from './services.js'
 import { rememberEndedToken } from './services.js'
 import { isHopeless, supersededError, wedgedError } from './term-errors.js'
+import { wedgedAfterMs } from './wedge-watch.js'
 
 /** A term that was just won: everything its leadership needs. */
 export interface WonTerm {
@@ -68,8 +69,6 @@ interface Minted {
   readonly split: Pick<AcquireSplit, 'detectMs' | 'mintMs'>
 }
 
-/** How long an unfinished transaction is taken for normal. */
-const wedgedAfterMs = 5_000
 /** No acquire or close waits longer than this for its registration's tombstone. */
 const withdrawMs = 2_000
 
@@ -106,12 +105,13 @@ export class Contender {
   async run(onePass: boolean): Promise<WonTerm | undefined> {
     const unlisten = this.#log.listen(this.#role, {
       changed: () => this.#changed(),
-      logWentBack: () => this.#changed(),
+      topicChanged: () => this.#wake?.(),
     })
     try {
       await this.#begin(onePass)
       for (;;) {
         this.#signal.throwIfAborted()
+        this.#log.throwIfTopicChanged()
         const won = await this.#step(onePass)
         if (won !== 'again') return won
       }

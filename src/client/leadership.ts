@@ -34,6 +34,7 @@ import { bury, seal } from './resignation.js'
 import type { Services } from './services.js'
 import { rememberEndedToken } from './services.js'
 import { isHopeless, leaseExpiredError, resignedError, termEndedError } from './term-errors.js'
+import { WedgeWatch } from './wedge-watch.js'
 
 /** What `resign` found: `resigned` = the token is dead by this resignation; `already-ended` = the term had ended before it could be. */
 export type ResignOutcome = 'resigned' | 'already-ended'
@@ -51,6 +52,7 @@ export class Leadership implements AsyncDisposable {
   readonly #won: WonTerm
   readonly #lane: Lane
   readonly #clock: LeaseClock
+  readonly #wedge: WedgeWatch
   readonly #budget: ByteBudget
   /** Aborts what the user's work holds on to; `lead`'s caller may abort it before the term ends. */
   readonly #work = new AbortController()
@@ -89,16 +91,12 @@ export class Leadership implements AsyncDisposable {
       late: (sinceConfirmedMs) => services.diagnostics.tell('renewal-late', { ...this.#fields(), sinceConfirmedMs }),
       expired: () => this.#endIfExpired(),
     })
+    this.#wedge = new WedgeWatch(services, won.role, this.#over.signal, (error) =>
+      services.diagnostics.warn({ ...this.#fields(), err: error }, error.message),
+    )
     const unlistenLog = won.log.listen(won.role, {
       changed: () => this.#changed(),
-      logWentBack: (found, expected) =>
-        this.#end(
-          coordinationError(
-            'TOPIC',
-            `Topic '${settings.topic}' went back: a partition that was read to ${expected} now ends at ${found}; was it deleted and made again?`,
-            { topic: settings.topic, setting: 'end', found: String(found), wanted: `at least ${expected}` },
-          ),
-        ),
+      topicChanged: (error) => this.#end(error),
     })
     this.#unlisten = [unlistenLog, services.clockWatch.listen(() => this.#renewNow())]
   }
@@ -354,7 +352,7 @@ export class Leadership implements AsyncDisposable {
       'TRANSACTION_ABORTED',
       `A transaction of '${this.role}' was aborted: ${error.message}`,
       { role: this.role },
-      { cause: error.cause ?? error },
+      { cause: this.#wedge.error ?? error.cause ?? error },
     )
   }
 
@@ -364,6 +362,10 @@ export class Leadership implements AsyncDisposable {
    */
   async #inOneTransaction<T>(until: number, fill: (transaction: Transaction, bound: Bound) => Promise<T>): Promise<T> {
     this.#throwIfEnded()
+    return await this.#wedge.during(this.#clock.remainingMs, () => this.#transactOnce(until, fill))
+  }
+
+  async #transactOnce<T>(until: number, fill: (transaction: Transaction, bound: Bound) => Promise<T>): Promise<T> {
     const { runtime, settings, transactions, diagnostics } = this.#services
     const startedAt = runtime.monotonicNow()
     const transaction = new Transaction(transactions, this.#won.epoch)
@@ -474,13 +476,13 @@ export class Leadership implements AsyncDisposable {
   /** Ends a term in which an answer was lost (I9). Where the lease ran out before that came to light, it is what ended the term. */
   #endInDoubt(why: string, cause?: unknown): void {
     this.#endIfExpired()
-    this.#end(termEndedError(this.#details(), why, cause))
+    this.#end(termEndedError(this.#details(), why, this.#wedge.error ?? cause))
   }
 
   #endIfExpired(): void {
     if (this.#ended !== undefined || this.#fencing !== undefined) return
     if (!this.#clock.isExpired) return
-    this.#end(leaseExpiredError(this.#details(), this.#lastFailure))
+    this.#end(leaseExpiredError(this.#details(), this.#wedge.error ?? this.#lastFailure))
   }
 
   /** Runs in the tick in which records of the role were folded. */
@@ -585,8 +587,10 @@ export class Leadership implements AsyncDisposable {
     const bound: Bound = { deadline: this.#clock.deadline }
     let sealed: ProducerPair | undefined
     try {
-      sealed = await seal(this.#services, this.#won, bound)
+      const sealing = (): Promise<ProducerPair | undefined> => seal(this.#services, this.#won, bound)
+      sealed = await this.#wedge.during(this.#clock.remainingMs, sealing)
     } catch (error) {
+      this.#lastFailure = error
       this.#endInDoubt('the seal of its resignation was not answered', error)
       return 'already-ended'
     }

@@ -51,8 +51,11 @@ export function supersededError(role: string, member: string, by: Superseding): 
   )
 }
 
+/** What the coordinator says of a transaction that it has not finished. */
+export type Unfinished = Pick<LookAnswer, 'state' | 'partitions'>
+
 /** The error of a role whose last transaction the broker cannot finish. */
-export function wedgedError(role: string, look: LookAnswer | undefined): CoordinationError {
+export function wedgedError(role: string, look: Unfinished | undefined): CoordinationError {
   const partitions = look?.partitions ?? []
   return coordinationError(
     'WEDGED',

@@ -60,6 +60,7 @@ export class Coordinators {
   readonly #requestTimeoutMs: number
   readonly #known = new Map<string, Node>()
   readonly #lastErrorAt = new Map<string, number>()
+  readonly #busySince = new Map<string, number>()
 
   constructor(connection: ClusterConnection, runtime: Runtime, requestTimeoutMs: number) {
     this.#connection = connection
@@ -123,9 +124,23 @@ export class Coordinators {
     return this.#lastErrorAt.get(nameOf(key))
   }
 
+  /**
+   * Since which monotonic instant the coordinator of `key` has answered every request of `ask` with CONCURRENT_TRANSACTIONS, if its
+   * last answer was that.
+   */
+  busySince(key: CoordinatorKey): number | undefined {
+    return this.#busySince.get(nameOf(key))
+  }
+
   /** When a request sent now has to be answered. */
   requestDeadline(bound: Bound): number {
     return requestDeadline(this.#runtime, this.#requestTimeoutMs, bound)
+  }
+
+  #noteBusy(key: CoordinatorKey, isBusy: boolean): void {
+    const name = nameOf(key)
+    if (!isBusy) this.#busySince.delete(name)
+    else if (!this.#busySince.has(name)) this.#busySince.set(name, this.#runtime.monotonicNow())
   }
 
   /**
@@ -164,6 +179,7 @@ export class Coordinators {
         })
         const errorCode = errorCodeOf(response)
         const disposition = dispositionOf(request.api, errorCode)
+        this.#noteBusy(key, disposition === 'retry-now')
         if (disposition === 'retry-now') {
           delayMs = concurrentTransactionsDelayMs(busy++)
         } else if (disposition === 'find-again' || disposition === 'retry-later') {

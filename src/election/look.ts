@@ -29,6 +29,11 @@ export interface Look {
  */
 export type LookVerdict = 'mint' | 'look-again' | 'stranger'
 
+/** Whether the coordinator is just finishing a transaction of the role, or removing the role: nothing new begins until it has. */
+export function isBeingFinished({ found, state }: Pick<Look, 'found' | 'state'>): boolean {
+  return found && (state.startsWith('Prepare') || state === 'Dead')
+}
+
 /**
  * What `look` means for a challenger that goes by `state`. Give the state that `applyLook` made with this look, and evaluate
  * it again first.
@@ -51,7 +56,7 @@ export function judgeLook(
     const expiry = expiryOf(lease, context.ownRegistration, context.leaseMs)
     return expiry === undefined || context.now >= expiry ? 'mint' : 'stranger'
   }
-  if (look.state.startsWith('Prepare') || look.state === 'Dead') return 'look-again'
+  if (isBeingFinished(look)) return 'look-again'
   if (lease === undefined) {
     // Resigned long ago and compacted away. Empty or Ongoing would be a minter that has not committed yet.
     return look.state === 'CompleteCommit' || look.state === 'CompleteAbort' ? 'mint' : 'stranger'
