@@ -18,6 +18,7 @@ import {
   nameProducer,
   withKnownReceipts,
 } from '../election/role-state.js'
+import type { CoordinationError } from '../errors.js'
 import type { Role } from '../format/names.js'
 import { rolePartition } from '../format/partition.js'
 import type { Runtime } from '../runtime.js'
@@ -33,7 +34,8 @@ interface PartitionFold {
 
 interface Listener {
   readonly changed: () => void
-  readonly logWentBack: (found: bigint, expected: bigint) => void
+  /** Nothing more can be said of any role; `error` is `TOPIC`. */
+  readonly topicChanged: (error: CoordinationError) => void
 }
 
 /** The states of the roles of one coordination topic. */
@@ -44,6 +46,7 @@ export class CoordinationLog {
   readonly #diagnostics: Diagnostics
   readonly #folds = new Map<number, PartitionFold>()
   readonly #listeners = new Map<Role, Set<Listener>>()
+  #topicChange: CoordinationError | undefined
 
   constructor(follower: Follower, partitions: number, runtime: Runtime, diagnostics: Diagnostics) {
     this.#follower = follower
@@ -52,8 +55,12 @@ export class CoordinationLog {
     this.#diagnostics = diagnostics
   }
 
-  /** The role's state, empty where no record of it was read. Undefined = unknown: its partition is being read from the start. */
+  /**
+   * The role's state, empty where no record of it was read. Undefined = unknown: its partition is being read from the start, or the
+   * topic is no longer the one that was read.
+   */
   stateOf(role: Role): RoleState | undefined {
+    if (this.#topicChange !== undefined) return undefined
     const fold = this.#folds.get(this.partitionOf(role))
     if (fold === undefined || fold.before !== undefined) return undefined
     return fold.roles.get(role) ?? emptyRoleState(role)
@@ -74,8 +81,14 @@ export class CoordinationLog {
     return this.#follower.lastErrorAt(this.partitionOf(role))
   }
 
+  /** @throws `TOPIC` once the topic is no longer the one that was read. */
+  throwIfTopicChanged(): void {
+    if (this.#topicChange !== undefined) throw this.#topicChange
+  }
+
   /** Follows the role's partition, asks for its end now, and resolves when that was read. */
   async readToEnd(role: Role, bound: Bound): Promise<EndReached> {
+    this.throwIfTopicChanged()
     const partition = this.partitionOf(role)
     if (!this.#folds.has(partition)) {
       const fold: PartitionFold = { roles: new Map(), before: undefined, liveSince: undefined }
@@ -143,10 +156,11 @@ export class CoordinationLog {
         this.#diagnostics.tell('reread', { partition, state: 'caught-up' })
         this.#notifyAll(partition)
       },
-      wentBack: (found, expected) => {
+      topicChanged: (error) => {
+        this.#topicChange = error
         for (const [role, listeners] of this.#listeners) {
           if (this.partitionOf(role) !== partition) continue
-          for (const listener of [...listeners]) listener.logWentBack(found, expected)
+          for (const listener of [...listeners]) listener.topicChanged(error)
         }
       },
       undecodable: (offset, reason) =>

@@ -69,7 +69,8 @@ export function openServices(settings: Settings, cluster: ClusterConnection, dia
     for (const warning of facts.warnings) diagnostics.warn({ topic }, warning)
     const longestSilenceMs =
       facts.deleteRetentionMs === undefined ? defaultLongestSilenceMs : Math.max(1_000, facts.deleteRetentionMs / 4)
-    follower = new Follower({ connection, metadata, runtime, topic, requestTimeoutMs, longestSilenceMs })
+    const identity = { partitionCount: facts.partitions, topicId: facts.topicId }
+    follower = new Follower({ connection, metadata, runtime, topic, identity, requestTimeoutMs, longestSilenceMs })
     return new CoordinationLog(follower, facts.partitions, runtime, diagnostics)
   }
 

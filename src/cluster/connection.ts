@@ -91,6 +91,8 @@ export interface MetadataPartition {
 export interface MetadataTopic {
   readonly errorCode: number
   readonly topic: string
+  /** Tells a topic from an earlier one of the same name (KIP-516); absent where the cluster does not say. */
+  readonly topicId?: string
   readonly partitions: readonly MetadataPartition[]
 }
 

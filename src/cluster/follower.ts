@@ -2,12 +2,13 @@
  * Follows partitions of the coordination topic: one long-poll Fetch per broker over all followed partitions it leads, markers resolved,
  * and reads to a proven end.
  *
- * Ends come from ListOffsets, never from a Fetch's high watermark, which may go back after a leader move (I12). It hands records on and
- * must not know what they mean.
+ * Ends come from ListOffsets, never from a Fetch's high watermark, which may go back after a leader move (I12). Offsets, and so terms,
+ * mean something only within one life of the topic: one that was made again, gained partitions or lost records ends the follower.
+ * It hands records on and must not know what they mean.
  */
 import type { CoordinationError } from '../errors.js'
-import { coordinationError } from '../errors.js'
-import type { Runtime } from '../runtime.js'
+import { coordinationError, isCoordinationError } from '../errors.js'
+import type { Runtime, Timer } from '../runtime.js'
 import { sleep } from '../runtime.js'
 import type { ApiResponse, ClusterConnection, Node } from './connection.js'
 import { RequestFailure } from './connection.js'
@@ -15,7 +16,7 @@ import { throwIfHopeless } from './coordinator.js'
 import { dispositionOf, kafkaErrorName, refusalError } from './error-table.js'
 import type { OpenTransactions, SettledRecord } from './markers.js'
 import { oldestOpenOffset, settleBatch } from './markers.js'
-import type { Metadata, PartitionLeader } from './metadata.js'
+import type { Metadata, PartitionLeader, TopicIdentity } from './metadata.js'
 import type { Bound } from './schedule.js'
 import { backoffMs, isPast, pause, requestDeadline } from './schedule.js'
 
@@ -27,8 +28,8 @@ export interface PartitionReader {
   records(records: readonly SettledRecord[], settledBelow: bigint): void
   /** The read that `started` began has reached an end that was asked for after it began. */
   caughtUp(): void
-  /** The log no longer holds what was read from it: it was cut back or made again. `started` follows. */
-  wentBack(found: bigint, expected: bigint): void
+  /** The topic is no longer the one that was read, so nothing of it is followed any more; `error` is `TOPIC`. */
+  topicChanged(error: CoordinationError): void
   /** Bytes of a batch could not be read. */
   undecodable(offset: bigint, reason: string): void
 }
@@ -84,6 +85,8 @@ export interface FollowerOptions {
   readonly metadata: Metadata
   readonly runtime: Runtime
   readonly topic: string
+  /** The topic as it was when it was checked. */
+  readonly identity: TopicIdentity
   readonly requestTimeoutMs: number
   /** A partition whose last answer is older than this may have missed tombstones and is read again. */
   readonly longestSilenceMs: number
@@ -92,6 +95,10 @@ export interface FollowerOptions {
 const longPollMs = 5_000
 const fetchBytes = 4 * 1024 * 1024
 const partitionFetchBytes = 1024 * 1024
+/** How often the topic is compared with what it was, where no error of a partition makes it sooner. */
+const identityCheckMs = 10_000
+/** How long a change has to stand: a broker that lags behind may answer from before. */
+const changeConfirmedAfterMs = 2_000
 
 /** The partitions of one topic that a client follows. */
 export class Follower {
@@ -100,6 +107,9 @@ export class Follower {
   readonly #polls = new Map<number, Poll>()
   readonly #closed = new AbortController()
   #rotation = 0
+  #identityTimer: Timer | undefined
+  /** Monotonic instant since which every look at the topic has found it changed. */
+  #changedSince: number | undefined
 
   constructor(options: FollowerOptions) {
     this.#options = options
@@ -126,6 +136,7 @@ export class Follower {
     }
     this.#followed.set(partition, followed)
     reader.started()
+    this.#identityTimer ??= this.#checkIdentityIn(identityCheckMs)
     this.#assign(followed)
   }
 
@@ -141,9 +152,11 @@ export class Follower {
 
   /**
    * Asks for the partition's end now and resolves when it has been read, with the read from earliest complete. Rejects with the
-   * signal's reason, or with `TRANSPORT` at the deadline: an unreachable end is an error (I12).
+   * signal's reason, with `TOPIC` once the topic is no longer the one that was read, or with `TRANSPORT` at the deadline: an
+   * unreachable end is an error (I12).
    */
   async readToEnd(partition: number, bound: Bound): Promise<EndReached> {
+    this.#closed.signal.throwIfAborted()
     const followed = this.#followed.get(partition)
     if (followed === undefined) throw new Error(`partition ${partition} is not followed`)
     const { runtime, topic } = this.#options
@@ -172,10 +185,60 @@ export class Follower {
 
   /** Stops following; waits for an end reject with `CLOSED`. */
   close(): void {
-    const error = coordinationError('CLOSED', 'The client is closed', {})
+    this.#stop(coordinationError('CLOSED', 'The client is closed', {}))
+  }
+
+  #stop(error: CoordinationError): readonly Followed[] {
+    if (this.#closed.signal.aborted) return []
     this.#closed.abort(error)
-    for (const { waiters } of this.#followed.values()) for (const waiter of [...waiters]) waiter.failed(error)
+    this.#identityTimer?.cancel()
+    const stopped = [...this.#followed.values()]
     this.#followed.clear()
+    for (const { waiters } of stopped) for (const waiter of [...waiters]) waiter.failed(error)
+    return stopped
+  }
+
+  /** Offsets no longer mean what they did, so nothing may be concluded from the log any more. */
+  #stopForChange(setting: string, found: string, wanted: string): void {
+    const { topic } = this.#options
+    const error = coordinationError(
+      'TOPIC',
+      `Topic '${topic}' changed while it was followed: its ${setting} is ${found}, was ${wanted}; places of roles and terms may begin again, so stop every member, mend the topic or name a new one, and make new clients`,
+      { topic, setting, found, wanted },
+    )
+    for (const { reader } of this.#stop(error)) reader.topicChanged(error)
+  }
+
+  #checkIdentityIn(delayMs: number): Timer {
+    return this.#options.runtime.setTimer(delayMs, () => void this.#checkIdentity())
+  }
+
+  async #checkIdentity(): Promise<void> {
+    const { metadata, runtime, topic, requestTimeoutMs } = this.#options
+    try {
+      await metadata.look(topic, { deadline: runtime.monotonicNow() + requestTimeoutMs })
+    } catch (error) {
+      // A cluster that does not answer says nothing of the topic; the partitions' own errors are told elsewhere.
+      if (!(error instanceof RequestFailure) && !isCoordinationError(error)) throw error
+    }
+    const isSame = this.#hasSameIdentity()
+    if (this.#closed.signal.aborted) return
+    this.#identityTimer = this.#checkIdentityIn(isSame ? identityCheckMs : changeConfirmedAfterMs)
+  }
+
+  /** Whether the topic is the one that was checked, by the latest look at it. Ends the follower once a change has stood. */
+  #hasSameIdentity(): boolean {
+    const { metadata, runtime, topic, identity } = this.#options
+    const found = metadata.identityOf(topic)
+    const change = found === undefined ? undefined : changeOf(identity, found)
+    if (change === undefined) {
+      this.#changedSince = undefined
+      return true
+    }
+    const now = runtime.monotonicNow()
+    this.#changedSince ??= now
+    if (now - this.#changedSince >= changeConfirmedAfterMs) this.#stopForChange(...change)
+    return false
   }
 
   /** Finds the partition's leader and position, then hands it to that broker's poll; goes on until it has. */
@@ -202,6 +265,10 @@ export class Follower {
 
   async #tryToPlace(followed: Followed, bound: Bound): Promise<boolean> {
     const leader = await this.#leaderOf(followed, bound)
+    if (!this.#hasSameIdentity()) {
+      this.#options.metadata.forget(this.#options.topic, followed.partition)
+      return false
+    }
     if (leader === undefined) return false
     if (followed.position === undefined) {
       followed.readStartedAt = this.#options.runtime.monotonicNow()
@@ -210,7 +277,8 @@ export class Follower {
       const latest = await this.#offsetOf(followed, 'latest', bound)
       if (typeof latest !== 'bigint') return false
       if (followed.readBefore !== undefined && latest < followed.readBefore) {
-        followed.reader.wentBack(latest, followed.readBefore)
+        this.#stopForChange('end', String(latest), `at least ${followed.readBefore}`)
+        return true
       }
       followed.readBefore = undefined
       followed.position = earliest
@@ -405,7 +473,13 @@ export class Follower {
       const followed = this.#followed.get(answer.partition)
       if (followed === undefined || followed.position !== asked.get(answer.partition)) continue
       const disposition = dispositionOf('Fetch', answer.errorCode)
-      if (disposition === 're-read' || ('divergingEpoch' in answer && answer.divergingEpoch !== undefined)) {
+      if ('divergingEpoch' in answer && answer.divergingEpoch !== undefined) {
+        // Only what every in-sync replica had was ever read, so records are lost, even where the log has grown past them again.
+        const { endOffset } = answer.divergingEpoch
+        this.#stopForChange('end', String(endOffset), `at least ${followed.position ?? endOffset}`)
+        return
+      }
+      if (disposition === 're-read') {
         this.#readAgain(followed)
       } else if (disposition !== 'ok') {
         followed.lastErrorAt = now
@@ -464,6 +538,7 @@ export class Follower {
   }
 
   #readAgain(followed: Followed): void {
+    this.#options.metadata.forget(this.#options.topic, followed.partition)
     followed.readBefore = followed.position
     followed.position = undefined
     followed.catchUpEnd = undefined
@@ -474,4 +549,18 @@ export class Follower {
 
 function hasReached(followed: Followed, end: bigint): boolean {
   return followed.position !== undefined && followed.catchUpEnd === undefined && followed.position >= end
+}
+
+/** What tells `found` from `known`, as setting, value found and value known. Partitions are only ever added: fewer are an old answer. */
+function changeOf(
+  known: TopicIdentity,
+  found: TopicIdentity | 'absent',
+): readonly [setting: string, found: string, known: string] | undefined {
+  if (found === 'absent') return ['existence', 'missing', 'present']
+  const { topicId, partitionCount } = found
+  if (known.topicId !== undefined && topicId !== undefined && topicId !== known.topicId) {
+    return ['topic id', topicId, known.topicId]
+  }
+  if (partitionCount > known.partitionCount) return ['partitions', String(partitionCount), String(known.partitionCount)]
+  return undefined
 }

@@ -13,8 +13,14 @@ export interface PartitionLeader {
   readonly leaderEpoch: number
 }
 
-interface KnownTopic {
+/** What tells a topic from what it was, or from another one of its name, when it was looked at. */
+export interface TopicIdentity {
   readonly partitionCount: number
+  /** Undefined where the cluster does not say. */
+  readonly topicId: string | undefined
+}
+
+interface KnownTopic extends TopicIdentity {
   readonly leaders: Map<number, PartitionLeader>
 }
 
@@ -28,6 +34,7 @@ export type TopicLook =
 export class Metadata {
   readonly #connection: ClusterConnection
   readonly #topics = new Map<string, KnownTopic>()
+  readonly #absent = new Set<string>()
   readonly #underWay = new Map<string, Promise<TopicLook>>()
 
   constructor(connection: ClusterConnection) {
@@ -45,6 +52,11 @@ export class Metadata {
   /** The leader as far as it is known now. */
   knownLeaderOf(topic: string, partition: number): PartitionLeader | undefined {
     return this.#topics.get(topic)?.leaders.get(partition)
+  }
+
+  /** What the latest answered look at the topic found; undefined before one. */
+  identityOf(topic: string): TopicIdentity | 'absent' | undefined {
+    return this.#absent.has(topic) ? 'absent' : this.#topics.get(topic)
   }
 
   /** How many partitions the topic has: known, or asked for once; else what the look found instead. */
@@ -79,6 +91,7 @@ export class Metadata {
     const disposition = dispositionOf('Metadata', found.errorCode)
     if (disposition === 'absent') {
       this.#topics.delete(topic)
+      this.#absent.add(topic)
       return { kind: 'absent' }
     }
     if (disposition !== 'ok') return { kind: 'refused', errorCode: found.errorCode }
@@ -87,7 +100,8 @@ export class Metadata {
       const node = answer.brokers.find(({ id }) => id === leaderId)
       if (node !== undefined) leaders.set(partition, { node, leaderEpoch })
     }
-    this.#topics.set(topic, { partitionCount: found.partitions.length, leaders })
+    this.#absent.delete(topic)
+    this.#topics.set(topic, { partitionCount: found.partitions.length, topicId: found.topicId, leaders })
     return { kind: 'found', topic: found, brokerCount: answer.brokers.length }
   }
 }

@@ -28,6 +28,8 @@ export interface TopicWish {
 /** What was found. */
 export interface TopicFacts {
   readonly partitions: number
+  /** Undefined where the cluster does not say. */
+  readonly topicId: string | undefined
   /** How long a compacted tombstone can still be read, in ms; undefined where the settings may not be read. */
   readonly deleteRetentionMs: number | undefined
   /** What works, but less well than it could. */
@@ -78,6 +80,7 @@ export async function ensureTopic(dependencies: TopicDependencies, wish: TopicWi
   if (configs === undefined) {
     return {
       partitions,
+      topicId: found.topicId,
       deleteRetentionMs: undefined,
       warnings: [`The settings of topic '${wish.topic}' could not be read: no DESCRIBE_CONFIGS`],
     }
@@ -87,6 +90,7 @@ export async function ensureTopic(dependencies: TopicDependencies, wish: TopicWi
   const retention = Number(configs.get('delete.retention.ms') ?? Number.NaN)
   return {
     partitions,
+    topicId: found.topicId,
     deleteRetentionMs: Number.isFinite(retention) ? retention : undefined,
     warnings: warningsOf(wish.topic, configs),
   }

@@ -1,12 +1,13 @@
 /** The follower: ends that are proven, joins that do not wait, re-reads, partitions in error, waits that end. */
 import { describe, expect, test } from 'vitest'
-import type { ApiRequest, ApiResponse, FetchedBatch, Node } from '../../src/cluster/connection.js'
+import type { ApiRequest, ApiResponse, FetchedBatch, MetadataTopic, Node } from '../../src/cluster/connection.js'
 import type { PartitionReader } from '../../src/cluster/follower.js'
 import { Follower } from '../../src/cluster/follower.js'
+import type { TopicIdentity } from '../../src/cluster/metadata.js'
 import type { SeenRequest, Step } from '../support/scripted-connection.js'
 import { lost, unreachable } from '../support/scripted-connection.js'
 import type { World } from './support.js'
-import { metadataOf, node, otherNode, requestTimeoutMs, watched, world } from './support.js'
+import { metadataOf, node, otherNode, requestTimeoutMs, topicOf, watched, world } from './support.js'
 
 const topic = 'states'
 const longPollMs = 5_000
@@ -58,7 +59,7 @@ function log(): Log {
       started: () => events.push('started'),
       records: (records) => events.push(`records ${records.map((record) => record.offset).join(',')}`),
       caughtUp: () => events.push('caught up'),
-      wentBack: (found, expected) => events.push(`went back ${found} < ${expected}`),
+      topicChanged: ({ message }) => events.push(`changed: ${message.match(/its .* is .*, was [^;]*/)?.[0]}`),
       undecodable: (at) => events.push(`undecodable ${at}`),
     },
   }
@@ -123,7 +124,10 @@ class Broker {
   }
 }
 
-function begin(silenceMs = longestSilenceMs): World & { follower: Follower; broker: Broker } {
+function begin(
+  silenceMs = longestSilenceMs,
+  identity: Partial<TopicIdentity> = {},
+): World & { follower: Follower; broker: Broker } {
   const cluster = world()
   const broker = new Broker(cluster)
   const { connection, metadata, runtime } = cluster
@@ -132,6 +136,7 @@ function begin(silenceMs = longestSilenceMs): World & { follower: Follower; brok
     metadata,
     runtime,
     topic,
+    identity: { partitionCount: 4, topicId: undefined, ...identity },
     requestTimeoutMs,
     longestSilenceMs: silenceMs,
   })
@@ -464,25 +469,16 @@ describe('a partition in error', () => {
 })
 
 describe('reading again from earliest', () => {
-  test.each([
-    ['an offset out of range', (partition: number) => fetched(partition, [], 1)],
-    [
-      'a diverging epoch',
-      (partition: number) => ({ ...fetched(partition, []), divergingEpoch: { epoch: 3, endOffset: 1n } }),
-    ],
-  ])('follows %s, and tells that the log went back', async (_name, answer) => {
+  test('of an offset out of range, where the log still has what was read, reads again', async () => {
     const cluster = begin()
     const { broker, connection, follower, runtime } = cluster
     broker.append(0, batch(0n, 5))
     const { events, reader } = log()
     follower.follow(0, reader)
     await runtime.pass(10)
-    broker.logs.set(0, [batch(0n, 2)])
-    const before = connection.of('ListOffsets').length
-    connection.next('Fetch', { errorCode: 0, partitions: [answer(0)] })
+    connection.next('Fetch', { errorCode: 0, partitions: [fetched(0, [], 1)] })
     await runtime.pass(longPollMs + 1_000)
-    expect(events.slice(3)).toEqual(['started', 'went back 2 < 5', 'records 0,1', 'caught up'])
-    expect(connection.of('ListOffsets').length - before).toBe(2)
+    expect(events.slice(3)).toEqual(['started', 'records 0,1,2,3,4', 'caught up'])
   })
 
   test('keeps waits for an end waiting until it is caught up', async () => {
@@ -551,5 +547,110 @@ describe('closing', () => {
     await runtime.pass(10_000)
     expect(connection.of('Metadata').length - before).toBeLessThanOrEqual(1)
     expect(runtime.pendingTimers).toBe(0)
+  })
+})
+
+describe('a topic that is no longer what was read', () => {
+  const shownAs = (values: Partial<MetadataTopic>): Step<'Metadata'> => {
+    return ({ request }) => ({
+      ...metadataOf([]),
+      topics: request.topics.map((name) => ({ ...topicOf(name), ...values })),
+    })
+  }
+  const first = { topicId: 'first' }
+
+  async function following(partitions = [0, 1]): Promise<World & { broker: Broker; follower: Follower; logs: Log[] }> {
+    const cluster = begin(longestSilenceMs, first)
+    cluster.connection.always('Metadata', shownAs(first))
+    for (const partition of partitions) cluster.broker.append(partition, batch(0n, 5))
+    const logs = partitions.map((partition) => {
+      const made = log()
+      cluster.follower.follow(partition, made.reader)
+      return made
+    })
+    await cluster.runtime.pass(10)
+    for (const { events } of logs) expect(events.splice(0)).toEqual(['started', 'records 0,1,2,3,4', 'caught up'])
+    return { ...cluster, logs }
+  }
+
+  test.each([
+    { what: 'that was made again', now: { topicId: 'second' }, told: 'its topic id is second, was first' },
+    {
+      what: 'that gained partitions',
+      now: { ...topicOf(topic, 1, 0, 5), ...first },
+      told: 'its partitions is 5, was 4',
+    },
+    { what: 'that is gone', now: topicOf(topic, 1, 3), told: 'its existence is missing, was present' },
+  ])(
+    '$what is told to every reader and every wait within 13 s, without any error of a partition',
+    async ({ now, told }) => {
+      const cluster = await following()
+      const { connection, follower, runtime, logs } = cluster
+      connection.next('ListOffsets', offset(6n))
+      const unfinished = watched(follower.readToEnd(0, shortly(cluster, 60_000)))
+      connection.always('Metadata', shownAs(now))
+      await runtime.pass(13_000)
+      for (const { events } of logs) expect(events).toEqual([`changed: ${told}`])
+      expect(unfinished.now()).toMatchObject({ state: 'rejected', error: { code: 'TOPIC', topic } })
+      await expect(follower.readToEnd(1, shortly(cluster))).rejects.toMatchObject({ code: 'TOPIC' })
+      const requests = connection.seen.length
+      await runtime.pass(30_000)
+      expect(connection.seen.length, 'nothing is asked any more').toBe(requests)
+    },
+  )
+
+  test.each([
+    { what: 'an id from before', now: { topicId: 'zeroth' } },
+    { what: 'absence', now: topicOf(topic, 1, 3) },
+  ])('is not concluded from one answer of $what', async ({ now }) => {
+    const { connection, runtime, logs } = await following()
+    connection.next('Metadata', shownAs(now))
+    await runtime.pass(60_000)
+    for (const { events } of logs) expect(events).toEqual([])
+  })
+
+  test.each([
+    { what: 'fewer partitions, which are an old answer', now: { ...topicOf(topic, 1, 0, 3), ...first } },
+    { what: 'no topic id', now: topicOf(topic) },
+    { what: 'a refusal', now: topicOf(topic, 1, 29) },
+  ])('is not concluded from $what', async ({ now }) => {
+    const { connection, runtime, logs } = await following()
+    connection.always('Metadata', shownAs(now))
+    await runtime.pass(60_000)
+    for (const { events } of logs) expect(events).toEqual([])
+  })
+
+  test('is compared when a partition is placed again, so that nothing of the new one is read', async () => {
+    const { connection, broker, runtime, logs } = await following([0])
+    connection.always('Metadata', shownAs({ topicId: 'second' }))
+    broker.errors.set(0, 3)
+    connection.next('Fetch', { errorCode: 0, partitions: [fetched(0, [], 3)] })
+    await runtime.pass(longPollMs + 10)
+    broker.errors.clear()
+    broker.logs.set(0, [batch(0n, 9)])
+    await runtime.pass(3_500)
+    expect(logs[0]?.events).toEqual(['changed: its topic id is second, was first'])
+  })
+
+  test.each([
+    { what: 'an end below what was read', answer: fetched(0, [], 1), log: [batch(0n, 2)], end: 2 },
+    {
+      what: 'a diverging epoch, even where the log has grown again',
+      answer: { ...fetched(0, []), divergingEpoch: { epoch: 3, endOffset: 1n } },
+      log: [batch(0n, 9)],
+      end: 1,
+    },
+  ])('is told by $what', async ({ answer, log: shorter, end }) => {
+    const cluster = await following()
+    const { broker, connection, follower, runtime, logs } = cluster
+    connection.next('Fetch', () => {
+      broker.logs.set(0, shorter)
+      return { errorCode: 0, partitions: [answer] }
+    })
+    await runtime.pass(longPollMs + 1_000)
+    const [own, other] = logs
+    expect(own?.events.filter((event) => event !== 'started')).toEqual([`changed: its end is ${end}, was at least 5`])
+    expect(other?.events, 'the other partitions end too').toEqual([`changed: its end is ${end}, was at least 5`])
+    await expect(follower.readToEnd(0, shortly(cluster))).rejects.toMatchObject({ code: 'TOPIC', setting: 'end' })
   })
 })

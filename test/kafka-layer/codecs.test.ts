@@ -71,11 +71,10 @@ const cases: { readonly [A in ApiName]: Case<A> } = {
     },
   },
   Metadata: {
-    version: 9,
+    version: 12,
     request: { api: 'Metadata', topics: ['a'] },
     body: body()
-      .compactArray(['a'], (writer, topic) => writer.compactString(topic).tags())
-      .boolean(false)
+      .compactArray(['a'], (writer, topic) => writer.bytes(Buffer.alloc(16)).compactString(topic).tags())
       .boolean(false)
       .boolean(false)
       .tags(),
@@ -84,7 +83,7 @@ const cases: { readonly [A in ApiName]: Case<A> } = {
       .compactString('cluster')
       .int32(1)
       .compactArray(['a'], (writer, topic) => {
-        writer.int16(0).compactString(topic).boolean(false)
+        writer.int16(0).compactString(topic).bytes(Buffer.alloc(16, 0xab)).boolean(false)
         writer.compactArray([0], (partition, index) => {
           partition.int16(5).int32(index).int32(-1).int32(3)
           for (const nodes of [[1, 2], [1], [2]]) partition.compactArray(nodes, (node, id) => node.int32(id))
@@ -92,7 +91,6 @@ const cases: { readonly [A in ApiName]: Case<A> } = {
         })
         writer.int32(-2147483648).tags()
       })
-      .int32(-2147483648)
       .tags(),
     response: {
       brokers: [{ id: 1, host: 'h', port: 9092 }],
@@ -102,6 +100,7 @@ const cases: { readonly [A in ApiName]: Case<A> } = {
         {
           errorCode: 0,
           topic: 'a',
+          topicId: 'ab'.repeat(16),
           partitions: [
             { errorCode: 5, partition: 0, leaderId: -1, leaderEpoch: 3, replicas: [1, 2], inSyncReplicas: [1] },
           ],

@@ -1,18 +1,22 @@
-/** Metadata 9: brokers, and the leaders of the partitions of named topics. Never creates a topic. */
+/** Metadata 12: brokers, and the ids and partition leaders of named topics. Never creates a topic. */
 import type { Codec } from './codec.js'
 import type { Reader } from './reader.js'
+
+const uuidLength = 16
+/** Asked by name; and what is answered where there is no topic of that name. */
+const noTopicId: Uint8Array = new Uint8Array(uuidLength)
+const noTopicIdText = Buffer.from(noTopicId).toString('hex')
 
 export const metadata: Codec<'Metadata'> = {
   name: 'Metadata',
   apiKey: 3,
-  version: 9,
+  version: 12,
   responseHeaderVersion: 1,
   encodeRequest: (writer, request) => {
-    writer.compactArray(request.topics, (_, topic) => writer.compactString(topic).noTaggedFields())
+    writer.compactArray(request.topics, (_, topic) => writer.raw(noTopicId).compactString(topic).noTaggedFields())
     const allowAutoTopicCreation = false
     const includeAuthorizedOperations = false
-    writer.boolean(allowAutoTopicCreation).boolean(includeAuthorizedOperations).boolean(includeAuthorizedOperations)
-    writer.noTaggedFields()
+    writer.boolean(allowAutoTopicCreation).boolean(includeAuthorizedOperations).noTaggedFields()
   },
   decodeResponse: (reader) => {
     const throttleMs = reader.int32()
@@ -26,14 +30,14 @@ export const metadata: Codec<'Metadata'> = {
     const controllerId = reader.int32()
     const topics = reader.compactArray((topic) => {
       const errorCode = topic.int16()
-      const name = topic.compactString()
+      const name = topic.compactNullableString() ?? ''
+      const id = topic.view(uuidLength).toString('hex')
       topic.boolean()
       const partitions = topic.compactArray(readPartition)
       topic.int32()
       topic.taggedFields()
-      return { errorCode, topic: name, partitions }
+      return { errorCode, topic: name, partitions, ...(id === noTopicIdText ? {} : { topicId: id }) }
     })
-    reader.int32()
     reader.taggedFields()
     return { throttleMs, response: { brokers, clusterId, controllerId, topics } }
   },
