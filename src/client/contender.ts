@@ -4,10 +4,11 @@
  * The rules are `src/election`'s; this file acts on them and holds I5 (the order of winning) and I10 (what surrounds a mint). It must not
  * lead: what it wins goes to `leadership.ts`.
  */
-import { transportError, Unanswered } from '../cluster/coordinator.js'
+import { transportError } from '../cluster/coordinator.js'
 import type { EndReached } from '../cluster/follower.js'
 import type { LookAnswer, Turn } from '../cluster/mint.js'
 import { LookFailure, mintExpecting } from '../cluster/mint.js'
+import { isOperatingFailure } from '../cluster/operating-failure.js'
 import { produceUntilAnswered } from '../cluster/produce.js'
 import type { Bound } from '../cluster/schedule.js'
 import { backoffMs, concurrentTransactionsDelayMs, pause } from '../cluster/schedule.js'
@@ -262,7 +263,9 @@ export class Contender {
       )
     }
     try {
-      if (outcome?.kind === 'unanswered') throw transportError(outcome.cause ?? new Error(outcome.message))
+      if (outcome?.kind === 'unanswered') {
+        throw coordinationError('TRANSPORT', outcome.message, { retriable: true }, { cause: outcome.cause })
+      }
       await this.#log.readToEnd(this.#role, bound)
     } catch (error) {
       if (onePass) throw transportError(error)
@@ -401,7 +404,10 @@ export class Contender {
     const bound: Bound = { deadline: runtime.monotonicNow() + this.#policy.leaseMs }
     await this.#log.readToEnd(role, { ...bound, signal: this.#signal })
     const state = this.#log.stateOf(role)
-    if (state === undefined) return { kind: 'failed', cause: new Error('the log is being read again') }
+    if (state === undefined) {
+      const message = `The log of '${role}' is being read again`
+      return { kind: 'failed', cause: coordinationError('TRANSPORT', message, { retriable: true }) }
+    }
     this.#throwIfSuperseded(state)
     const swept = sweepOf(state, self, {
       now: runtime.monotonicNow(),
@@ -549,12 +555,6 @@ function failedOrThrow(error: unknown, signal: AbortSignal): Extract<ChallengeOu
   if (signal.aborted) throw signal.reason
   const cause = error instanceof TransactionFailure && error.cause !== undefined ? error.cause : error
   if (isHopeless(cause)) throw cause
-  const isPassing =
-    isCoordinationError(cause) ||
-    cause instanceof Unanswered ||
-    cause instanceof LookFailure ||
-    cause instanceof TransactionFailure ||
-    (cause instanceof Error && cause.name === 'RequestFailure')
-  if (!isPassing) throw cause
+  if (!isOperatingFailure(cause)) throw cause
   return { kind: 'failed', cause }
 }

@@ -100,7 +100,7 @@ export class Contentions {
     } catch (error) {
       if (!signal.aborted) {
         letGo()
-        throw isCoordinationError(error) ? error : transportError(error)
+        throw transportError(error)
       }
     }
     const allWound = Promise.all([previous, wound])

@@ -11,6 +11,7 @@ import type { ApiName, ApiRequest, ApiResponse, Channel, ClusterConnection, Node
 import { RequestFailure } from './connection.js'
 import type { Attempted, Disposition } from './error-table.js'
 import { dispositionOf, kafkaErrorName, refusalError } from './error-table.js'
+import { isOperatingFailure, OperatingFailure } from './operating-failure.js'
 import type { Bound } from './schedule.js'
 import { backoffMs, concurrentTransactionsDelayMs, isPast, pause, requestDeadline } from './schedule.js'
 
@@ -32,7 +33,7 @@ export interface Answered<A extends ApiName> {
 }
 
 /** The bound ended a request before a final answer came. */
-export class Unanswered extends Error {
+export class Unanswered extends OperatingFailure {
   override readonly name = 'Unanswered'
   /** As in `Answered`. */
   readonly answerLost: boolean
@@ -243,9 +244,9 @@ function hopelessError(failure: RequestFailure, attempted: Attempted): Coordinat
   return undefined
 }
 
-/** The error a caller sees when a bound ended a request that may be tried again later. */
-export function transportError(cause: unknown): CoordinationError {
-  if (isCoordinationError(cause)) return cause
+/** The error a caller sees when a bound ended a request that may be tried again later. A fault of this library stays what it is. */
+export function transportError(cause: unknown): unknown {
+  if (isCoordinationError(cause) || !isOperatingFailure(cause)) return cause
   if (cause instanceof Unanswered && isCoordinationError(cause.cause)) return cause.cause
   const message = cause instanceof Error ? cause.message : String(cause)
   const kafkaCode = cause instanceof Unanswered ? cause.lastErrorCode : undefined

@@ -10,6 +10,7 @@ import { RequestFailure } from './connection.js'
 import type { Answered, Coordinators } from './coordinator.js'
 import { throwIfHopeless } from './coordinator.js'
 import { dispositionOf, refusalError } from './error-table.js'
+import { OperatingFailure } from './operating-failure.js'
 import type { Bound } from './schedule.js'
 import { backoffMs, isPast, pause } from './schedule.js'
 
@@ -141,7 +142,7 @@ export class Minting {
 }
 
 /** A look that was not answered, or answered with a code that says "later". */
-export class LookFailure extends Error {
+export class LookFailure extends OperatingFailure {
   override readonly name = 'LookFailure'
 
   constructor(message: string, cause: unknown) {

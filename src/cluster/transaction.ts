@@ -11,6 +11,7 @@ import type { Answered, CoordinatorKey, Coordinators } from './coordinator.js'
 import { transportError, Unanswered } from './coordinator.js'
 import { dispositionOf, kafkaErrorName, refusalError } from './error-table.js'
 import type { ProducerPair } from './mint.js'
+import { OperatingFailure } from './operating-failure.js'
 import type { PartitionBatch, ProduceDependencies, ProduceOutcome } from './produce.js'
 import { produceUntilAnswered } from './produce.js'
 import type { Bound } from './schedule.js'
@@ -57,7 +58,7 @@ export type TransactionFailureReason =
   | { readonly kind: 'failed' }
 
 /** Ends a transaction from within; the lane turns it into what the caller sees. */
-export class TransactionFailure extends Error {
+export class TransactionFailure extends OperatingFailure {
   override readonly name = 'TransactionFailure'
   readonly reason: TransactionFailureReason
 
