@@ -1,0 +1,44 @@
+/** Who leads what: asked once, shared, forgotten when it is said to be wrong. */
+import { describe, expect, test } from 'vitest'
+import { unreachable } from '../support/scripted-connection.js'
+import { metadataOf, node, otherNode, topicOf, watched, world } from './support.js'
+
+const at = (deadline: number): { deadline: number } => ({ deadline })
+
+describe('metadata', () => {
+  test('asks for the named topic only, once, and remembers', async () => {
+    const { connection, metadata } = world()
+    expect(await metadata.leaderOf('jobs', 0, at(9_999))).toEqual({ node, leaderEpoch: 4 })
+    expect(await metadata.leaderOf('jobs', 3, at(9_999))).toEqual({ node, leaderEpoch: 4 })
+    expect(await metadata.partitionCountOf('jobs', at(9_999))).toBe(4)
+    expect(connection.of('Metadata').map(({ request }) => request.topics)).toEqual([['jobs']])
+  })
+
+  test('asks again for a leader that was forgotten', async () => {
+    const { connection, metadata } = world()
+    await metadata.leaderOf('jobs', 0, at(9_999))
+    connection.always('Metadata', ({ request }) => metadataOf(request.topics, otherNode))
+    metadata.forget('jobs', 0)
+    expect(metadata.knownLeaderOf('jobs', 0)).toBeUndefined()
+    expect((await metadata.leaderOf('jobs', 0, at(9_999)))?.node).toEqual(otherNode)
+  })
+
+  test('knows no leader of a partition without one, of one that does not exist, and of a topic that does not', async () => {
+    const { connection, metadata } = world()
+    connection.next('Metadata', { ...metadataOf([]), topics: [topicOf('jobs', -1)] })
+    expect(await metadata.leaderOf('jobs', 0, at(9_999))).toBeUndefined()
+    expect(await metadata.leaderOf('jobs', 9, at(9_999))).toBeUndefined()
+    connection.next('Metadata', { ...metadataOf([]), topics: [topicOf('gone', 1, 3)] })
+    expect(await metadata.leaderOf('gone', 0, at(9_999))).toBeUndefined()
+  })
+
+  test('shares an answer under way, and forgets it when it failed', async () => {
+    const { connection, metadata, runtime } = world()
+    connection.next('Metadata', unreachable)
+    const both = [1, 2].map(() => watched(metadata.leaderOf('jobs', 0, at(9_999))))
+    await runtime.pass(1)
+    expect(both.map((one) => one.now().error)).toMatchObject([{ kind: 'unreachable' }, { kind: 'unreachable' }])
+    expect(connection.of('Metadata')).toHaveLength(1)
+    expect(await metadata.leaderOf('jobs', 0, at(9_999))).toMatchObject({ node })
+  })
+})
