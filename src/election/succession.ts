@@ -157,8 +157,13 @@ function ownSlot(
   // Swept, overwritten, or holder of an expired lease: behind the last one, never left out.
   const last = queue.at(-1)
   const behindLast = Math.max(anchor, ownSeenAt, last === undefined ? anchor : last.slot + policy.staggerMs)
+  return Math.min(own?.slot ?? behindLast, latestSlot(state, ownRegistration, policy))
+}
+
+/** The instant from which the member of this registration may challenge whoever stands in front of it: one lease length is the most it waits. */
+export function latestSlot(state: RoleState, ownRegistration: Receipt, policy: LeasePolicy): number {
   const longestWaitMs = state.lease?.kind === 'lease' ? state.lease.lengthMs : policy.leaseMs
-  return Math.min(own?.slot ?? behindLast, Math.max(anchor, ownSeenAt) + longestWaitMs)
+  return Math.max(anchorOf(state, ownRegistration, policy), ownRegistration.receivedAt) + longestWaitMs
 }
 
 function anchorOf(state: RoleState, ownRegistration: Receipt | undefined, policy: LeasePolicy): number {

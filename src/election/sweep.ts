@@ -8,7 +8,7 @@ import type { MemberId } from '../format/names.js'
 import { expiryOf } from './lease-entry.js'
 import type { LeasePolicy } from './policy.js'
 import type { RoleState } from './role-state.js'
-import { holderOf, type Self, slots } from './succession.js'
+import { holderOf, latestSlot, type Self, type Slot, slots } from './succession.js'
 
 /** What a sweep is judged by. */
 export interface SweepContext {
@@ -22,8 +22,9 @@ export interface SweepContext {
 }
 
 /**
- * The members whose registrations are removed, judged on the state after the winner's read (I5): the holder of an expired
- * lease, and each whose slot lies more than one stagger back, as does the own last error.
+ * The members whose registrations are removed, judged on the state after the winner's read (I5): the holder of an expired lease; and, where
+ * the own last error lies more than one stagger back, each whose slot does too, and everybody in front of a winner that
+ * could not wait for its turn.
  */
 export function sweepOf(
   state: RoleState,
@@ -38,9 +39,27 @@ export function sweepOf(
   if (holder !== undefined && expiry !== undefined && now >= expiry) swept.push(holder.member)
   const long = now - policy.staggerMs
   if (lastErrorAt === undefined || lastErrorAt < long) {
-    for (const entry of slots(state, self.ownRegistration, policy)) {
-      if (entry.slot < long) swept.push(entry.memberId)
+    const queue = slots(state, self.ownRegistration, policy)
+    const passedBy = passedByWaitingLongest(queue, state, self, context)
+    for (const [rank, entry] of queue.entries()) {
+      if (entry.slot < long || rank < passedBy) swept.push(entry.memberId)
     }
   }
   return swept.filter((member) => member !== self.memberId)
+}
+
+/**
+ * How many members from the first a winner passed by because it had waited a whole length. They have waited as long, so the living among
+ * them challenge in the same instant; without this, dead ones would cost each successor a length, a few less each time.
+ */
+function passedByWaitingLongest(
+  queue: readonly Slot[],
+  state: RoleState,
+  { memberId, ownRegistration }: Pick<Self, 'memberId' | 'ownRegistration'>,
+  { now, policy }: SweepContext,
+): number {
+  if (ownRegistration === undefined || now < latestSlot(state, ownRegistration, policy)) return 0
+  const own = queue.find((entry) => entry.memberId === memberId)
+  if (own === undefined) return queue.length
+  return now < own.slot ? own.rank : 0
 }

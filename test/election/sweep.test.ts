@@ -65,6 +65,38 @@ describe('sweepOf', () => {
     expect(sweepOf(state, winner, { ...bySlot, now: 99_995 })).toEqual(['b', 'c', 'e'])
   })
 
+  describe('of a winner behind a crowd', () => {
+    // Slots: 40 s and then one every 5 s; the member behind twelve has 100 s, and goes at 70 s, a length after the expiry.
+    const crowd = Array.from({ length: 12 }, (_, index) => `c${index}`)
+    const queue = [
+      registration(1, 'a', { of: a, at: 1000 }),
+      ...crowd.map((name, index) => registration(2 + index, name, { at: 1000 })),
+      registration(20, 'last', { at: 1000 }),
+      registration(21, 'behind', { at: 1000 }),
+    ]
+    const last = { memberId: id('last'), ownRegistration: receipt(20, 1000) }
+
+    it('that waited a whole length: everybody in front of it and nobody behind', () => {
+      expect(sweepOf(fold([...queue, leaseOfA]), last, { ...bySlot, now: 70_010 })).toEqual(['a', ...crowd])
+    })
+
+    it('that had an error less than a stagger ago: nobody but the holder', () => {
+      const swept = sweepOf(fold([...queue, leaseOfA]), last, { ...bySlot, now: 70_010, lastErrorAt: 65_020 })
+      expect(swept).toEqual(['a'])
+    })
+
+    it('a millisecond before its length was over: only those whose slot lies back', () => {
+      const swept = sweepOf(fold([...queue, leaseOfA]), last, { ...bySlot, now: 69_999 })
+      expect(swept).toEqual(['a', ...crowd.slice(0, 5)])
+    })
+
+    it('that was swept itself, and so stands behind the last one: all of them', () => {
+      const without = queue.filter((record) => record !== queue[13])
+      const swept = sweepOf(fold([...without, leaseOfA]), last, { ...bySlot, now: 70_010 })
+      expect(swept).toEqual(['a', ...crowd, 'behind'])
+    })
+  })
+
   it('with an unreadable lease sweeps no holder', () => {
     const state = fold([...records.slice(0, 1), leaseOfA, unreadableLease(11, { header: '100:0', at: 20_000 })])
     expect(sweepOf(state, winner, { ...bySlot, now: 50_001 })).toEqual([])
