@@ -1,0 +1,379 @@
+import { Kafka, logLevel } from 'kafkajs'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { RawRecord } from '../../examples/demo/raw-log.js'
+import { CoordinationClient, parseRole, rolePartition } from '../../src/index.js'
+import { type KafkaCluster, type KafkaNode, startCluster } from '../kafka/cluster.js'
+import { describeWithBrokers, freshName } from '../kafka/suites.js'
+import { rounds, tell } from '../support/form.js'
+import { kinds } from '../support/kinds.js'
+import { lookAt } from '../support/look.js'
+import {
+  coordinatorPartition,
+  electPreferred,
+  leadersOf,
+  placedTopic,
+  reorderReplicas,
+  transactionState,
+} from './placement.js'
+import { endsOf, findings, findingsOf, SteadyWriter, type Told } from './steady-writer.js'
+
+/** Brokers that are taken for dead sooner than by default, so that a crash takes seconds here. */
+const overrides = {
+  'broker.session.timeout.ms': '3000',
+  'broker.heartbeat.interval.ms': '500',
+  'controller.quorum.election.timeout.ms': '500',
+  'controller.quorum.fetch.timeout.ms': '1500',
+}
+/** Longer than any of these outages. */
+const lease = { leaseMs: 40_000, renewIntervalMs: 500, staggerMs: 1_000 }
+const partitions = 6
+/** Ten times what an outage by these settings should take. */
+const longestOutageMs = 60_000
+
+type Harm = 'kill' | 'stop' | 'pause'
+
+/** Undoes a harm. */
+async function restore(node: KafkaNode, harm: Harm): Promise<void> {
+  if (harm === 'pause') await node.resume()
+  else await node.start()
+}
+
+/** Three replicas, the given broker first. */
+function ledBy(id: number): number[] {
+  return [id, (id % 3) + 1, ((id + 1) % 3) + 1]
+}
+
+describe('the judgement', () => {
+  const told = (value: string, outcome: string, offset: bigint | undefined): Told => ({
+    value,
+    outcome,
+    offset,
+    term: 1n,
+    startedAt: 0,
+    at: 0,
+    message: undefined,
+  })
+  const record = (value: string, offset: bigint, fields: Partial<RawRecord> = {}): RawRecord => ({
+    topic: 't',
+    partition: 0,
+    offset,
+    timestamp: 0n,
+    key: null,
+    value: Buffer.from(value),
+    headers: [['mandate-term', Buffer.from('1')]],
+    producerId: 1n,
+    producerEpoch: 0,
+    transactional: true,
+    outcome: 'committed',
+    ...fields,
+  })
+  const term = (number: bigint) => ({ token: '', term: number, begunAt: 0, endedBy: undefined })
+  const history = {
+    told: [told('a', 'ack', 0n), told('b', 'TRANSACTION_ABORTED', undefined), told('c', 'COMMIT_UNKNOWN', undefined)],
+    terms: [term(1n), term(2n)],
+  }
+  const log = [record('a', 0n), record('b', 1n, { outcome: 'aborted' }), record('c', 3n)]
+
+  test('finds nothing where all is well, with an unknown commit there or not', () => {
+    expect(findings(history, log)).toEqual([])
+    expect(findings(history, log.slice(0, 2))).toEqual([])
+  })
+
+  test.each([
+    ['a lost record', log.slice(1), 'a was acknowledged and is lost'],
+    ['a record told to be aborted', [...log.slice(0, 1), record('b', 1n), ...log.slice(2)], 'b is committed'],
+    ['a wrong offset', [record('a', 7n), ...log.slice(1)], 'a is at 7, and 0 was told'],
+    ['a double', [...log, record('a', 5n)], 'a is there 2 times'],
+    ['another order', [record('c', 0n), record('a', 0n)], 'another order'],
+    ['an open transaction', [...log, record('x', 5n, { outcome: 'open' })], 'x is open'],
+    ['a stranger', [...log, record('x', 5n)], 'x was never written'],
+    ['a stale record', [...log, record('c', 5n, { headers: [['mandate-term', Buffer.from('0')]] })], 'lies behind'],
+  ])('finds %s', (_what, doctored, finding) => {
+    expect(findings(history, doctored).join('\n')).toContain(finding)
+  })
+
+  test('finds a term that did not rise', () => {
+    expect(findings({ ...history, terms: [term(2n), term(2n)] }, log)).toEqual(['term 2 follows 2'])
+  })
+})
+
+describe.each(kinds({ nodes: 3 }))('$name', ({ kind }) => {
+  describeWithBrokers('a broker that fails', () => {
+    let cluster: KafkaCluster
+    const clients: CoordinationClient[] = []
+
+    beforeAll(async () => {
+      cluster = await startCluster({ ...kind, overrides })
+    })
+    afterAll(async () => {
+      await Promise.all(clients.map((client) => client.close()))
+      await cluster?.stop()
+    })
+
+    function clientNamed(memberId: string, topic: string): CoordinationClient {
+      const kafka = new Kafka({ brokers: [...cluster.bootstrap], logLevel: logLevel.NOTHING })
+      const client = new CoordinationClient({ kafka, memberId, topic, ...lease })
+      clients.push(client)
+      return client
+    }
+
+    async function coordinationTopic(): Promise<string> {
+      const topic = freshName('coordination')
+      const replicas = Array.from({ length: partitions }, (_, partition) => ledBy((partition % 3) + 1))
+      await placedTopic(cluster.bootstrap, topic, replicas, { 'cleanup.policy': 'compact' })
+      return topic
+    }
+
+    /** A role whose lease partition is led, and which is coordinated, by a broker for which that holds. */
+    async function roleWhere(topic: string, isLed: (id: number) => boolean, isRun: (id: number) => boolean) {
+      const leaders = await leadersOf(cluster.bootstrap, topic)
+      const coordinators = await leadersOf(cluster.bootstrap, transactionState)
+      for (let attempt = 0; attempt < 10_000; attempt++) {
+        const role = freshName('role')
+        const leader = leaders[rolePartition(parseRole(role), partitions)] ?? -1
+        const coordinator = coordinators[coordinatorPartition(role)] ?? -1
+        if (isLed(leader) && isRun(coordinator)) return role
+      }
+      throw new Error(`no such role with leaders ${leaders} and coordinators ${coordinators}`)
+    }
+
+    /** The broker that coordinates the most roles, so that one of each kind exists. */
+    async function busiestNode(): Promise<KafkaNode> {
+      const coordinators = await leadersOf(cluster.bootstrap, transactionState)
+      const count = ({ id }: KafkaNode): number => coordinators.filter((leader) => leader === id).length
+      const [busiest] = cluster.nodes.toSorted((a, b) => count(b) - count(a))
+      if (busiest === undefined) throw new Error('no broker')
+      return busiest
+    }
+
+    async function settle(): Promise<void> {
+      const address = cluster.bootstrap[0] ?? ''
+      await electPreferred(address, transactionState, [0, 1, 2, 3])
+    }
+
+    test.each<Harm>(['kill', 'stop', 'pause'])(
+      'by %s ends no term but for a lost answer, and loses nothing acknowledged',
+      {
+        timeout: 240_000,
+      },
+      async (harm) => {
+        const { bootstrap } = cluster
+        await settle()
+        const topic = await coordinationTopic()
+        const node = await busiestNode()
+        const { id } = node
+        const other = (id % 3) + 1
+        const isIt = (leader: number): boolean => leader === id
+        const isNot = (leader: number): boolean => leader !== id
+        const cast = [
+          { what: 'led by it', role: await roleWhere(topic, isIt, isNot), guarded: ledBy(other) },
+          { what: 'coordinated by it', role: await roleWhere(topic, isNot, isIt), guarded: ledBy(other) },
+          { what: 'both', role: await roleWhere(topic, isIt, isIt), guarded: ledBy(id) },
+          { what: 'neither', role: await roleWhere(topic, isNot, isNot), guarded: ledBy(other) },
+        ]
+        const stranger = freshName('stranger')
+        await placedTopic(bootstrap, stranger, [[id]])
+        const leader = clientNamed('leader', topic)
+        const standby = clientNamed('standby', topic)
+        const writers: SteadyWriter[] = []
+        for (const { role, guarded } of cast) {
+          const commands = freshName('commands')
+          await placedTopic(bootstrap, commands, [guarded])
+          writers.push(new SteadyWriter(leader, role, commands))
+        }
+        await Promise.all(writers.map((writer) => writer.goesOn(5, 30_000)))
+        const giveUp = new AbortController()
+        const waits = cast.map(({ role }) => standby.acquire(role, { signal: giveUp.signal }))
+        for (const wait of waits) wait.catch(() => undefined)
+
+        const harmedAt = performance.now()
+        await node[harm]()
+        await Promise.all(writers.map((writer) => writer.goesOn(5, longestOutageMs)))
+        const gaps = writers.map((writer) => writer.longestGapMs(harmedAt))
+
+        // The stranger's topic has no leader now; whoever comes new is not held up by it.
+        const others = bootstrap.filter((address) => address !== `127.0.0.1:${node.port}`)
+        await expect.poll(() => leadersOf(others, stranger), { timeout: 20_000 }).toEqual([-1])
+        const newcomer = clientNamed('newcomer', topic)
+        const askedAt = performance.now()
+        const fresh = await newcomer.acquire(await roleWhere(topic, isNot, isNot))
+        const acquiredMs = performance.now() - askedAt
+        expect(await fresh.resign()).toBe('resigned')
+
+        await restore(node, harm)
+        await expect.poll(() => leadersOf(bootstrap, stranger), { timeout: 60_000 }).toEqual([id])
+        await Promise.all(writers.map((writer) => writer.goesOn(5, longestOutageMs)))
+        giveUp.abort(new Error('enough'))
+        const waited = await Promise.allSettled(waits)
+        expect(waited.map((outcome) => (outcome.status === 'rejected' ? outcome.reason.message : 'led'))).toEqual(
+          cast.map(() => 'enough'),
+        )
+        await Promise.all(writers.map((writer) => writer.stop()))
+        for (const [index, writer] of writers.entries()) {
+          const ends = endsOf(writer)
+          tell(
+            `${harm}, ${cast[index]?.what}: ${writer.acked.length} writes, ${gaps[index]?.toFixed(0)} ms without one` +
+              `${ends.length === 0 ? ', same token' : `, ended by ${ends.join(', ')}`}${failuresOf(writer)}`,
+          )
+          expect(await findingsOf(bootstrap, writer), cast[index]?.what).toEqual([])
+          // Nothing but a lost answer (I9) costs a term.
+          expect(ends.filter((code) => code !== 'TERM_ENDED')).toEqual([])
+        }
+        tell(`${harm}: a newcomer led beside a stranger's leaderless topic after ${acquiredMs.toFixed(0)} ms`)
+        await Promise.all([leader, standby, newcomer].map((client) => client.close()))
+      },
+    )
+
+    test('leads on while leaders and coordinators move', { timeout: 240_000 }, async () => {
+      const { bootstrap } = cluster
+      const moves = rounds(4, 20)
+      const topic = await coordinationTopic()
+      const leader = clientNamed('leader', topic)
+      const commands = freshName('commands')
+      await placedTopic(bootstrap, commands, [ledBy(1)])
+      const role = freshName('moved')
+      const writer = new SteadyWriter(leader, role, commands)
+      await writer.goesOn(5, 30_000)
+      const began = performance.now()
+      const leadersSeen: string[] = []
+      for (let move = 0; move < moves; move++) {
+        const next = (partition: number): number[] => ledBy(((partition + move) % 3) + 1)
+        const moved = [
+          { name: topic, count: partitions },
+          { name: transactionState, count: 4 },
+          { name: commands, count: 1 },
+        ]
+        for (const { name, count } of moved) {
+          await reorderReplicas(bootstrap, name, count, next)
+          await electPreferred(
+            bootstrap[0] ?? '',
+            name,
+            Array.from({ length: count }, (_, partition) => partition),
+          )
+        }
+        await writer.goesOn(5, longestOutageMs)
+        const coordinators = await leadersOf(bootstrap, transactionState)
+        const leaders = await leadersOf(bootstrap, topic)
+        leadersSeen.push(
+          `${coordinators[coordinatorPartition(role)]}/${leaders[rolePartition(parseRole(role), partitions)]}`,
+        )
+      }
+      const gap = writer.longestGapMs(began)
+      await writer.stop()
+      const ends = endsOf(writer)
+      tell(
+        `${moves} moves (coordinator/leader ${leadersSeen.join(' ')}): ${writer.acked.length} writes, ${gap.toFixed(0)} ms without one at most, ` +
+          `terms ended: ${ends.join(', ') || 'none'}${failuresOf(writer)}`,
+      )
+      // The positive control: both did move.
+      expect(new Set(leadersSeen).size).toBeGreaterThan(1)
+      expect(await findingsOf(bootstrap, writer)).toEqual([])
+      expect(ends.filter((code) => code !== 'TERM_ENDED')).toEqual([])
+      await leader.close()
+    })
+
+    test('that holds the only replica of a guarded partition wedges the role until it is back', {
+      timeout: 240_000,
+    }, async () => {
+      const { bootstrap } = cluster
+      await settle()
+      const topic = await coordinationTopic()
+      const node = await busiestNode()
+      const isNot = (leader: number): boolean => leader !== node.id
+      const commands = freshName('commands')
+      await placedTopic(bootstrap, commands, [[node.id]])
+      const kafka = new Kafka({ brokers: [...bootstrap], logLevel: logLevel.NOTHING })
+      const leader = new CoordinationClient({
+        kafka,
+        memberId: 'leader',
+        topic,
+        leaseMs: 16_000,
+        renewIntervalMs: 1_000,
+      })
+      const prober = clientNamed('prober', topic)
+      clients.push(leader)
+      const short = await leader.acquire(await roleWhere(topic, isNot, isNot))
+      const long = await leader.acquire(await roleWhere(topic, isNot, isNot), { leaseMs: 120_000 })
+      const [shortTopic, longTopic] = [commands, freshName('commands')]
+      await placedTopic(bootstrap, longTopic, [[node.id]])
+
+      /** Kills the broker between Produce and EndTxn of a transaction of each. */
+      let killed: Promise<void> | undefined
+      const ready: (() => void)[] = []
+      const together = new Promise<void>((resolve) => ready.push(resolve))
+      let sentCount = 0
+      const send = (leadership: typeof short, guarded: string) =>
+        leadership.transact(async (transaction) => {
+          const [position] = await transaction.send({
+            topic: guarded,
+            messages: [{ value: 'acknowledged', partition: 0 }],
+          })
+          sentCount += 1
+          if (sentCount === 2) {
+            killed = node.kill()
+            await killed
+            for (const go of ready) go()
+          }
+          await together
+          return position
+        })
+      const positions = await Promise.all([send(short, shortTopic), send(long, longTopic)])
+      const committedAt = performance.now()
+      const wedged = { code: 'WEDGED', partitions: [`${shortTopic}-0`] }
+
+      await expect(prober.tryAcquire(short.role)).resolves.toBeUndefined()
+      await new Promise((resolve) => short.signal.addEventListener('abort', resolve, { once: true }))
+      const endedMs = performance.now() - committedAt
+      expect(short.signal.reason).toMatchObject({ code: 'LEASE_EXPIRED', cause: { code: 'WEDGED', role: short.role } })
+      expect(short.signal.reason.cause.partitions).toContain(`${shortTopic}-0`)
+      expect(short.remainingMs()).toBe(0)
+      expect(long.signal.aborted).toBe(false)
+      expect(
+        (
+          await lookAt(
+            bootstrap.filter((address) => address !== `127.0.0.1:${node.port}`),
+            short.role,
+          )
+        ).state,
+      ).toBe('PrepareCommit')
+      const askedAt = performance.now()
+      await expect(leader.tryAcquire(short.role)).rejects.toMatchObject(wedged)
+      const rejectedMs = performance.now() - askedAt
+
+      const successor = prober.acquire(short.role)
+      const renewal = long.renew()
+      await node.start()
+      const startedAt = performance.now()
+      await renewal
+      const renewedMs = performance.now() - startedAt
+      const next = await successor
+      const ledMs = performance.now() - startedAt
+      expect(next.term).toBeGreaterThan(short.term)
+      expect(long.signal.aborted).toBe(false)
+      tell(
+        `offline guarded partition: LEASE_EXPIRED by WEDGED ${endedMs.toFixed(0)} ms after the commit, tryAcquire rejected in ${rejectedMs.toFixed(0)} ms; ` +
+          `back: the long lease renewed after ${renewedMs.toFixed(0)} ms under the same token, the short one's successor led after ${ledMs.toFixed(0)} ms`,
+      )
+      for (const [index, guarded] of [shortTopic, longTopic].entries()) {
+        const records = await import('../../examples/demo/raw-log.js').then(({ readCommittedLog }) =>
+          readCommittedLog(bootstrap, guarded),
+        )
+        expect(records.map(({ value, offset, outcome }) => [String(value), offset, outcome])).toEqual([
+          ['acknowledged', positions[index]?.offset, 'committed'],
+        ])
+      }
+      await long.transact((transaction) =>
+        transaction.send({ topic: longTopic, messages: [{ value: 'more', partition: 0 }] }),
+      )
+      await leader.close()
+      await prober.close()
+    })
+  })
+})
+
+/** Counts of what was told besides acknowledgements. */
+function failuresOf({ told }: SteadyWriter): string {
+  const counts = new Map<string, number>()
+  for (const { outcome } of told) if (outcome !== 'ack') counts.set(outcome, (counts.get(outcome) ?? 0) + 1)
+  return [...counts].map(([code, count]) => `, ${count} x ${code}`).join('')
+}
