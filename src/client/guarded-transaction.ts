@@ -9,6 +9,7 @@ import type { GroupOffsets, Transaction } from '../cluster/transaction.js'
 import { coordinationError } from '../errors.js'
 import type { Role } from '../format/names.js'
 import type { Runtime } from '../runtime.js'
+import { whenAborted } from './linked-signal.js'
 import type { GuardedOffsets, GuardedRecord, PlacedSend, PreparedSend, RecordPosition } from './records.js'
 import { layOut, placeSend, positionsOf, prepareOffsets } from './records.js'
 
@@ -45,7 +46,7 @@ export class GuardedTransaction implements TransactionScope {
   readonly #tools: ScopeTools
   readonly #waiting: Operation[] = []
   #pumping: Promise<void> | undefined
-  #closed: Error | undefined
+  #closed: unknown
   #failure: { readonly error: unknown } | undefined
 
   constructor(role: Role, transaction: Transaction, bound: Bound, tools: ScopeTools) {
@@ -55,23 +56,30 @@ export class GuardedTransaction implements TransactionScope {
     this.#tools = tools
   }
 
-  /** Runs the callback and settles every send of it. Throws what the callback threw, or what doomed the transaction. */
-  async run<T>(work: () => Promise<T>, runtime: Runtime): Promise<T> {
-    let overrun: (error: Error) => void = () => undefined
-    const budget = new Promise<never>((_resolve, reject) => {
-      overrun = reject
+  /**
+   * Runs the callback and settles every send of it. Throws what the callback threw, what doomed the transaction, or the reason of
+   * `over`, the end of the term, which a callback that hangs would not notice.
+   */
+  async run<T>(work: () => Promise<T>, runtime: Runtime, over: AbortSignal): Promise<T> {
+    let overrun: (error: unknown) => void = () => undefined
+    const cutShort = new Promise<never>((_resolve, reject) => {
+      overrun = (error) => {
+        this.#closed = error
+        reject(error)
+      }
     })
-    const timer = runtime.setTimer(this.#bound.deadline - runtime.monotonicNow(), () => {
-      this.#closed = this.#aborted('its time was up: timeoutMs, or what leaves room for a renewal')
-      overrun(this.#closed)
-    })
+    const timer = runtime.setTimer(this.#bound.deadline - runtime.monotonicNow(), () =>
+      overrun(this.#aborted('its time was up: timeoutMs, or what leaves room for a renewal')),
+    )
+    const unlisten = whenAborted(over, () => overrun(over.reason))
     try {
-      const result = await Promise.race([work(), budget])
+      const result = await Promise.race([work(), cutShort])
       await this.#pumping
       if (this.#failure !== undefined) throw this.#failure.error
       return result
     } finally {
       timer.cancel()
+      unlisten()
       this.#closed ??= this.#aborted('it was used after its callback had ended')
       for (const operation of this.#waiting.splice(0)) operation.reject(this.#closed)
       await this.#pumping

@@ -330,7 +330,7 @@ export class Leadership implements AsyncDisposable {
         diagnostics.warn(this.#fields(), 'a transact() callback has used half of its budget'),
       )
       try {
-        return await scope.run(() => work(scope), runtime)
+        return await scope.run(() => work(scope), runtime, this.#over.signal)
       } finally {
         halfway.cancel()
       }

@@ -434,6 +434,30 @@ describe('transact', () => {
     expect(leadership.signal.aborted).toBe(false)
   })
 
+  test('whose callback hangs ends with the term, and sends nothing after it', async () => {
+    const { runtime, leadership, cluster } = await lead()
+    let wakeUp: () => void = () => undefined
+    let late: ReturnType<typeof watched<unknown>> | undefined
+    const done = watched(
+      leadership.transact(async (tx) => {
+        await new Promise<void>((resolve) => {
+          wakeUp = resolve
+        })
+        late = watched(tx.send(job('late')))
+      }),
+    )
+    await runtime.pass(10)
+    const error = coordinationError('CLOSED', 'closed', {})
+    leadership.abandon(error)
+    await runtime.pass(10)
+    expect(done.now().error).toBe(error)
+    const from = cluster.connection.seen.length
+    wakeUp()
+    await runtime.pass(10)
+    expect(late?.now().error).toBe(error)
+    expect(cluster.connection.seen.length).toBe(from)
+  })
+
   test('with a send that was refused before it was sent commits nothing, awaited or not', async () => {
     const { runtime, leadership, cluster } = await lead()
     const bad = { topic: 'jobs', messages: [{ value: 'b', partition: 9 }] }
