@@ -15,7 +15,7 @@ import { Contender } from './contender.js'
 import { Leadership } from './leadership.js'
 import { linkedSignal } from './linked-signal.js'
 import type { LeaseOptions } from './options.js'
-import { leaseOptionsOf } from './options.js'
+import { checkAcquireOptions, leaseOptionsOf } from './options.js'
 import type { Services } from './services.js'
 import { withSignal } from './services.js'
 
@@ -73,6 +73,7 @@ export class Contentions {
   }
 
   async #contend(role: Role, options: AcquireOptions, onePass: boolean): Promise<Leadership | undefined> {
+    checkAcquireOptions(options)
     options.signal?.throwIfAborted()
     if (this.#contended.has(role)) {
       throw coordinationError(

@@ -24,6 +24,8 @@ interface Observed {
   readonly transactionVersion: number
 }
 
+/** How often an observer looks again for the newest lease of a holder that stands as the log says, but is writing markers just now. */
+const newestLeaseAttempts = 4
 /** How long an observer waits for the markers of a decided transaction. */
 const longestMarkerWaitMs = 1_000
 
@@ -71,8 +73,9 @@ async function observe(
       const observed = await observeOnce(services, role, bound)
       const token = tokenOf(observed.state)
       const authority = judge(observed, token)
-      if (agrees(observed, authority)) return { ...observed, authority }
       const isFinishing = observed.look.found && observed.look.state.startsWith('Prepare')
+      if (agrees(observed, authority) && (!isFinishing || attempt >= newestLeaseAttempts))
+        return { ...observed, authority }
       if (isFinishing ? runtime.monotonicNow() >= giveUpAt : attempt > 0) return { ...observed, authority }
       if (isFinishing) await pause(runtime, concurrentTransactionsDelayMs(attempt), bound)
     }

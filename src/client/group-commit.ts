@@ -26,7 +26,7 @@ export interface WaitingSend {
 export interface GroupCommitter {
   /** Produces and commits in one transaction; resolves with offsets by entry and record. */
   commit(entries: readonly PartitionRecords[]): Promise<readonly (readonly bigint[])[]>
-  partitionCount(topic: string): Promise<number>
+  partitionCount(topic: string, atLeast: number): Promise<number>
 }
 
 const mostGroupBytes = 8 * 1024 * 1024
@@ -69,7 +69,7 @@ export class GroupCommit implements Job {
     const placed: { readonly send: WaitingSend; readonly at: PlacedSend }[] = []
     for (const send of group) {
       try {
-        const count = await this.#committer.partitionCount(send.prepared.topic)
+        const count = await this.#committer.partitionCount(send.prepared.topic, send.prepared.partitionsNamed)
         placed.push({ send, at: placeSend(send.prepared, count, send.fallback) })
       } catch (error) {
         send.reject(error)
@@ -157,15 +157,20 @@ export function refusedError({ topic, partition, kafkaCode, message }: Refusal):
 }
 
 /**
- * How many partitions a topic has, asked of the cluster where that is not known.
+ * How many partitions a topic has, asked of the cluster where that is not known or seems too few.
  *
  * @throws `REFUSED` for a topic that does not exist (3) or may not be described (29); `TRANSPORT` where that cannot be told.
  */
-export async function partitionCountOf(metadata: Metadata, topic: string, deadline: number): Promise<number> {
+export async function partitionCountOf(
+  metadata: Metadata,
+  topic: string,
+  atLeast: number,
+  deadline: number,
+): Promise<number> {
   let problem: string
   let cause: unknown
   try {
-    const count = await metadata.partitionCountOf(topic, { deadline })
+    const count = await metadata.partitionCountOf(topic, atLeast, { deadline })
     if (typeof count === 'number') return count
     if (count.kind === 'absent') {
       throw coordinationError('REFUSED', `Topic '${topic}' does not exist`, { topic, partition: -1, kafkaCode: 3 })

@@ -24,7 +24,7 @@ export interface TransactionScope {
 /** What the scope needs of its leadership. */
 export interface ScopeTools {
   prepare(record: GuardedRecord): PreparedSend
-  partitionCount(topic: string): Promise<number>
+  partitionCount(topic: string, atLeast: number): Promise<number>
   /** Where messages without key and partition go, modulo the topic's count. */
   fallback(): number
   /** What the caller is told of a failed send. */
@@ -154,8 +154,9 @@ export class GuardedTransaction implements TransactionScope {
     const placed: { readonly operation: SendOperation; readonly at: PlacedSend }[] = []
     for (const operation of operations) {
       try {
-        const count = await this.#tools.partitionCount(operation.prepared.topic)
-        placed.push({ operation, at: placeSend(operation.prepared, count, this.#tools.fallback()) })
+        const { prepared } = operation
+        const count = await this.#tools.partitionCount(prepared.topic, prepared.partitionsNamed)
+        placed.push({ operation, at: placeSend(prepared, count, this.#tools.fallback()) })
       } catch (error) {
         this.#failure ??= { error }
         operation.reject(error)

@@ -295,14 +295,14 @@ export class Leadership implements AsyncDisposable {
         })
         return offsets
       },
-      partitionCount: (topic) => this.#partitionCount(topic),
+      partitionCount: (topic, atLeast) => this.#partitionCount(topic, atLeast),
     }
   }
 
-  #partitionCount(topic: string): Promise<number> {
+  #partitionCount(topic: string, atLeast: number): Promise<number> {
     const { metadata, runtime, settings } = this.#services
     const deadline = runtime.monotonicNow() + settings.requestTimeoutMs
-    return partitionCountOf(metadata, topic, Math.min(deadline, this.#clock.deadline))
+    return partitionCountOf(metadata, topic, atLeast, Math.min(deadline, this.#clock.deadline))
   }
 
   #leaseEntry(): PartitionRecords {
@@ -322,7 +322,7 @@ export class Leadership implements AsyncDisposable {
     return await this.#inOneTransaction(until, async (transaction, bound) => {
       const scope = new GuardedTransaction(this.role, transaction, bound, {
         prepare: (record) => this.#prepare(record),
-        partitionCount: (topic) => this.#partitionCount(topic),
+        partitionCount: (topic, atLeast) => this.#partitionCount(topic, atLeast),
         fallback: () => this.#nextFallback++,
         explain: (error) => this.#explain(error),
       })

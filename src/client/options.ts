@@ -89,6 +89,14 @@ const optionNames: ReadonlySet<string> = new Set([
   'logger',
 ])
 
+const acquireOptionNames: ReadonlySet<string> = new Set([
+  'signal',
+  'leaseMs',
+  'renewIntervalMs',
+  'staggerMs',
+  'transactionTimeoutMs',
+])
+
 const topicName = /^[a-zA-Z0-9._-]{1,249}$/
 
 /** @throws `CONFIG` naming the option, its value and the way out. */
@@ -121,6 +129,13 @@ export function settingsOf(options: ClientOptions): Settings {
     maxQueuedBytes: whole('maxQueuedBytes', options.maxQueuedBytes, 32 * 1024 * 1024, 1, Number.MAX_SAFE_INTEGER),
     stampRecords: flag('stampRecords', options.stampRecords, true),
     logger: options.logger,
+  }
+}
+
+/** @throws `CONFIG` for a name that `acquire`, `tryAcquire` and `lead` do not know. */
+export function checkAcquireOptions(options: object): void {
+  for (const name of Object.keys(options)) {
+    if (!acquireOptionNames.has(name)) throw bad(name, 'given', `one of ${[...acquireOptionNames].join(', ')}`)
   }
 }
 

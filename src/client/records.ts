@@ -58,6 +58,8 @@ export interface PreparedSend {
   readonly messages: readonly { readonly partition: number | undefined; readonly record: ProducedRecord }[]
   /** About what it takes on the wire. */
   readonly bytes: number
+  /** How many partitions the topic must have for the partitions that messages name. */
+  readonly partitionsNamed: number
 }
 
 /** A call's messages with their partitions. */
@@ -88,6 +90,7 @@ export function prepareSend(record: GuardedRecord, stamp: readonly RecordHeader[
     throw bad('messages', messages, 'a list of at least one message')
   const now = BigInt(Math.trunc(runtime.wallNow()))
   let bytes = 0
+  let partitionsNamed = 0
   const prepared = messages.map((message: GuardedMessage, index) => {
     const where = `messages[${index}]`
     checkFields(where, message, messageFields)
@@ -102,9 +105,10 @@ export function prepareSend(record: GuardedRecord, stamp: readonly RecordHeader[
       timestamp: timestampOf(`${where}.timestamp`, message.timestamp, now),
     }
     bytes += recordBytes(produced)
+    partitionsNamed = Math.max(partitionsNamed, (partition ?? -1) + 1)
     return { partition, record: produced }
   })
-  return { topic, messages: prepared, bytes }
+  return { topic, messages: prepared, bytes, partitionsNamed }
 }
 
 /**

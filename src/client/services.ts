@@ -49,7 +49,7 @@ const defaultLongestSilenceMs = 15 * 60_000
 export function openServices(settings: Settings, cluster: ClusterConnection, diagnostics: Diagnostics): Services {
   const connection = untilClosed(cluster)
   const { runtime, requestTimeoutMs, topic } = settings
-  const metadata = new Metadata(connection)
+  const metadata = new Metadata(connection, runtime)
   const coordinators = new Coordinators(connection, runtime, requestTimeoutMs)
   let follower: Follower | undefined
   let opening: Promise<CoordinationLog> | undefined

@@ -4,6 +4,8 @@
  * It asks for the named topic only, so a leaderless topic of a stranger disturbs nothing, and it never creates a topic.
  * It must not retry: the flow that found a leader wrong forgets it and asks again on its own schedule.
  */
+
+import type { Runtime } from '../runtime.js'
 import type { ClusterConnection, MetadataTopic, Node, RequestOptions } from './connection.js'
 import { dispositionOf } from './error-table.js'
 
@@ -21,6 +23,8 @@ export interface TopicIdentity {
 }
 
 interface KnownTopic extends TopicIdentity {
+  /** Monotonic ms at which it was asked for. */
+  readonly askedAt: number
   readonly leaders: Map<number, PartitionLeader>
 }
 
@@ -30,15 +34,22 @@ export type TopicLook =
   | { readonly kind: 'absent' }
   | { readonly kind: 'refused'; readonly errorCode: number }
 
+/** A topic may gain partitions, which changes where keys go, so its count is asked for again after this time (kafkajs's own default). */
+const longestCountAgeMs = 300_000
+/** Asking more often for a partition that is not there would only repeat the answer. */
+const shortestCountAgeMs = 1_000
+
 /** The leaders of the partitions that were asked for. */
 export class Metadata {
   readonly #connection: ClusterConnection
+  readonly #runtime: Runtime
   readonly #topics = new Map<string, KnownTopic>()
   readonly #absent = new Set<string>()
   readonly #underWay = new Map<string, Promise<TopicLook>>()
 
-  constructor(connection: ClusterConnection) {
+  constructor(connection: ClusterConnection, runtime: Runtime) {
     this.#connection = connection
+    this.#runtime = runtime
   }
 
   /** The leader of a partition: known, or asked for once. Undefined when it has none, or does not exist. */
@@ -59,13 +70,20 @@ export class Metadata {
     return this.#absent.has(topic) ? 'absent' : this.#topics.get(topic)
   }
 
-  /** How many partitions the topic has: known, or asked for once; else what the look found instead. */
+  /**
+   * How many partitions the topic has; else what the look found instead. Asked for where it is not known, was asked for long ago,
+   * or is below `atLeast`.
+   */
   async partitionCountOf(
     topic: string,
+    atLeast: number,
     options: RequestOptions,
   ): Promise<number | Exclude<TopicLook, { readonly kind: 'found' }>> {
     const known = this.#topics.get(topic)
-    if (known !== undefined) return known.partitionCount
+    if (known !== undefined) {
+      const longestAgeMs = known.partitionCount >= atLeast ? longestCountAgeMs : shortestCountAgeMs
+      if (this.#runtime.monotonicNow() - known.askedAt < longestAgeMs) return known.partitionCount
+    }
     const look = await this.look(topic, options)
     return look.kind === 'found' ? look.topic.partitions.length : look
   }
@@ -85,6 +103,7 @@ export class Metadata {
   }
 
   async #ask(topic: string, options: RequestOptions): Promise<TopicLook> {
+    const askedAt = this.#runtime.monotonicNow()
     const answer = await this.#connection.request('seed', 'work', { api: 'Metadata', topics: [topic] }, options)
     const found = answer.topics.find((candidate) => candidate.topic === topic)
     if (found === undefined) return { kind: 'absent' }
@@ -101,7 +120,7 @@ export class Metadata {
       if (node !== undefined) leaders.set(partition, { node, leaderEpoch })
     }
     this.#absent.delete(topic)
-    this.#topics.set(topic, { partitionCount: found.partitions.length, topicId: found.topicId, leaders })
+    this.#topics.set(topic, { partitionCount: found.partitions.length, topicId: found.topicId, leaders, askedAt })
     return { kind: 'found', topic: found, brokerCount: answer.brokers.length }
   }
 }

@@ -182,8 +182,8 @@ describe('a group', () => {
 describe('the number of partitions', () => {
   test('is asked for once', async () => {
     const { metadata, connection } = world()
-    expect(await partitionCountOf(metadata, 'jobs', 9_999)).toBe(4)
-    expect(await partitionCountOf(metadata, 'jobs', 9_999)).toBe(4)
+    expect(await partitionCountOf(metadata, 'jobs', 0, 9_999)).toBe(4)
+    expect(await partitionCountOf(metadata, 'jobs', 0, 9_999)).toBe(4)
     expect(connection.of('Metadata')).toHaveLength(1)
   })
 
@@ -200,13 +200,13 @@ describe('the number of partitions', () => {
       controllerId: 1,
       topics: request.topics.map((topic) => topicOf(topic, 1, errorCode)),
     }))
-    await expect(partitionCountOf(metadata, 'jobs', 9_999)).rejects.toMatchObject(expected)
+    await expect(partitionCountOf(metadata, 'jobs', 0, 9_999)).rejects.toMatchObject(expected)
   })
 
   test('that nobody answers is TRANSPORT', async () => {
     const { metadata, connection } = world()
     connection.always('Metadata', unreachable)
-    await expect(partitionCountOf(metadata, 'jobs', 9_999)).rejects.toMatchObject({
+    await expect(partitionCountOf(metadata, 'jobs', 0, 9_999)).rejects.toMatchObject({
       code: 'TRANSPORT',
       retriable: true,
     })

@@ -1,6 +1,6 @@
 /** The client's options: defaults, and each check, all before any I/O. */
 import { describe, expect, test } from 'vitest'
-import { leaseOptionsOf, settingsOf } from '../../src/client/options.js'
+import { checkAcquireOptions, leaseOptionsOf, settingsOf } from '../../src/client/options.js'
 import { ManualRuntime } from '../support/manual-runtime.js'
 
 const kafka = {}
@@ -109,5 +109,15 @@ describe('the options', () => {
 
   test.each([undefined, null, 'kafka', 5])('refuse to be %s', (options) => {
     expect(() => settingsOf(options as never)).toThrow(expect.objectContaining({ code: 'CONFIG', option: 'options' }))
+  })
+})
+
+describe('the options of acquire, tryAcquire and lead', () => {
+  test('are the signal and the lease options, and no other', () => {
+    const known = { signal: AbortSignal.abort(), leaseMs: 9, renewIntervalMs: 3, staggerMs: 1, transactionTimeoutMs: 9 }
+    expect(() => checkAcquireOptions(known)).not.toThrow()
+    expect(() => checkAcquireOptions({ ...known, leaseMS: 9 })).toThrow(
+      expect.objectContaining({ code: 'CONFIG', option: 'leaseMS' }),
+    )
   })
 })

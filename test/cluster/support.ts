@@ -25,7 +25,7 @@ export interface World {
 export function world(): World {
   const runtime = new ManualRuntime()
   const connection = new ScriptedConnection(runtime)
-  const metadata = new Metadata(connection)
+  const metadata = new Metadata(connection, runtime)
   const coordinators = new Coordinators(connection, runtime, requestTimeoutMs)
   connection.always('Metadata', ({ request }) => metadataOf(request.topics))
   connection.always('FindCoordinator', { errorCode: 0, errorMessage: null, node })
