@@ -2,12 +2,14 @@
  * What the suites of doubt share: a member that leads for ever with every term of it, what a caller was told against what the log
  * holds, and every request that went over a proxy.
  */
+import { setTimeout as delay } from 'node:timers/promises'
 import { Kafka, logLevel } from 'kafkajs'
 import { expect } from 'vitest'
 import type { RawRecord } from '../../examples/demo/raw-log.js'
 import { CoordinationClient, isCoordinationError, type Leadership } from '../../src/index.js'
 import type { FrameProxy, ProxiedRequest } from '../support/frame-proxy.js'
 import { type Pair, pairIn } from '../support/hand-made.js'
+import { lookAt } from '../support/look.js'
 
 export interface LeaderOptions {
   readonly bootstrap: readonly string[]
@@ -121,4 +123,17 @@ export function expectTruth(log: readonly RawRecord[], value: string, said: Told
   if (said === 'unknown') expect(committed.length, `${value}: unknown`).toBeLessThanOrEqual(1)
   else expect(committed.length, `${value}: ${said}`).toBe(said === 'done' ? 1 : 0)
   expect(outcomesOf(log, value), 'nothing hangs').not.toContain('open')
+}
+
+/** Resolves when somebody waits for the role. */
+export async function untilWaiting(client: CoordinationClient, role: string): Promise<void> {
+  for (;;) {
+    const { roster } = await client.describe(role)
+    if (roster.length > 0) return
+  }
+}
+
+/** Resolves when the coordinator has written the markers of the role's last transaction, so that it answers nobody with 51. */
+export async function untilSettled(bootstrap: readonly string[], role: string): Promise<void> {
+  while ((await lookAt(bootstrap, role)).state.startsWith('Prepare')) await delay(1)
 }
