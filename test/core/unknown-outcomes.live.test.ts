@@ -4,18 +4,20 @@
  */
 import { Kafka, logLevel } from 'kafkajs'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { readCommittedLog } from '../../examples/demo/raw-log.js'
+import { type RawRecord, readCommittedLog } from '../../examples/demo/raw-log.js'
 import { CoordinationClient, type Leadership } from '../../src/index.js'
 import { guardedTopic, oneRecord } from '../client/programs/live.js'
 import { describeWithKafka, freshName } from '../kafka/suites.js'
 import { roleInLog, tokensInOrder } from '../support/coordination-topic.js'
 import { tell } from '../support/form.js'
 import { type RequestMatch, startFrameProxy } from '../support/frame-proxy.js'
+import { HandMade, type HandMadeRecord, type Pair, untilIdle } from '../support/hand-made.js'
 import { kinds } from '../support/kinds.js'
-import { additionsUnder, expectTruth, Leader, recorded, told } from './doubt.js'
+import { additionsUnder, expectTruth, Leader, outcomesOf, recorded, told } from './doubt.js'
 
 /** Long: whoever had to wait for a lease to run out fails by its test's timeout. */
 const leaseMs = 60_000
+const shortLeaseMs = 2_000
 const requestTimeoutMs = 400
 /** Ten times the aim: a second from the end of a term. */
 const longestWithoutLeaderMs = 10 * 1_000
@@ -202,6 +204,126 @@ describe.each(kinds())('$name', ({ kind }) => {
           await leader.close()
           await proxy.close()
         }
+      })
+    })
+
+    describe.each(['dropAnswer', 'drop'] as const)('never answered until the lease runs out (%s)', (fault) => {
+      test.concurrent.each(operations)('$name', async ({ name, match, run }) => {
+        const { bootstrap } = cluster()
+        const [role, group] = [freshName('never'), freshName('group')]
+        const guarded = await guardedTopic(bootstrap)
+        const proxy = await startFrameProxy(bootstrap)
+        const requests = recorded(proxy)
+        const leader = new Leader({
+          bootstrap: proxy.bootstrap,
+          topic,
+          role,
+          memberId: 'leader',
+          leaseMs: shortLeaseMs,
+          requestTimeoutMs,
+        })
+        try {
+          const first = await leader.term(1)
+          const rule = proxy.rule({ ...match, times: Number.POSITIVE_INFINITY }, { do: fault })
+          first.signal.addEventListener('abort', () => rule.remove())
+          const outcome = await told(run(first, guarded, group))
+          if (!first.signal.aborted) {
+            await new Promise((resolve) => first.signal.addEventListener('abort', resolve, { once: true }))
+          }
+          const atEnd = additionsUnder(requests, first.token.toString()).length
+          expect(rule.treated.length).toBeGreaterThan(1)
+          expect(['TERM_ENDED', 'LEASE_EXPIRED']).toContain(first.signal.reason.code)
+
+          await (await leader.current()).send(oneRecord(guarded, 'next'))
+          if (name === 'EndTxn, a commit') expect(outcome.told).toBe('unknown')
+          else expect(outcome.told).toBe('failed')
+          const log = await readCommittedLog(bootstrap, guarded)
+          expectTruth(log, 'doubtful', outcome.told)
+          expectTruth(log, 'next', 'done')
+          expect(await committedOffset(bootstrap, group, guarded)).toBe('-1')
+          expectTerms(`${name}, never`, leader, 2)
+          expect(additionsUnder(requests, first.token.toString()).length).toBe(atEnd)
+          await expectOneAfterAnother(bootstrap, role, leader)
+        } finally {
+          await leader.close()
+          await proxy.close()
+        }
+      })
+    })
+
+    describe('is what these checks would see in a client that goes on under the same epoch', () => {
+      async function byHand(act: (producer: HandMade, pair: Pair, guarded: string) => Promise<void>): Promise<{
+        readonly log: readonly RawRecord[]
+        readonly outcomes: (value: string) => readonly string[]
+      }> {
+        const { bootstrap } = cluster()
+        const guarded = await guardedTopic(bootstrap)
+        const producer = await HandMade.open(bootstrap, freshName('by-hand'))
+        try {
+          const { errorCode, ...pair } = await untilIdle(() => producer.mint())
+          expect(errorCode).toBe(0)
+          await act(producer, pair, guarded)
+        } finally {
+          producer.close()
+        }
+        const log = await readCommittedLog(bootstrap, guarded)
+        return { log, outcomes: (value) => outcomesOf(log, value) }
+      }
+
+      const record = (value: string): readonly HandMadeRecord[] => [{ key: 'k', value }]
+      const good = async (ask: () => Promise<number | { readonly errorCode: number }>): Promise<void> => {
+        const answer = await untilIdle(ask)
+        expect(typeof answer === 'number' ? answer : answer.errorCode).toBe(0)
+      }
+
+      test.concurrent('a sequence number that carries other bytes: reported done, and not there', async () => {
+        const { log, outcomes } = await byHand(async (producer, pair, guarded) => {
+          await good(() => producer.addPartition(pair, guarded))
+          await good(() => producer.produce(pair, guarded, record('unanswered'), { baseSequence: 0 }))
+          await good(() => producer.endTransaction(pair, false))
+          await good(() => producer.addPartition(pair, guarded))
+          await good(() => producer.produce(pair, guarded, record('doubtful'), { baseSequence: 0 }))
+          await good(() => producer.endTransaction(pair, true))
+        })
+        expect(outcomes('doubtful')).toEqual([])
+        expect(() => expectTruth(log, 'doubtful', 'done')).toThrow()
+      })
+
+      test.concurrent('a Produce of an aborted transaction that arrives in the next: reported failed, and there', async () => {
+        const { log, outcomes } = await byHand(async (producer, pair, guarded) => {
+          await good(() => producer.addPartition(pair, guarded))
+          await good(() => producer.endTransaction(pair, false))
+          await good(() => producer.addPartition(pair, guarded))
+          await good(() => producer.produce(pair, guarded, record('doubtful'), { baseSequence: 0 }))
+          await good(() => producer.endTransaction(pair, true))
+        })
+        expect(outcomes('doubtful')).toEqual(['committed'])
+        expect(() => expectTruth(log, 'doubtful', 'failed')).toThrow()
+      })
+
+      test.concurrent.each([
+        { late: true, own: false, there: 'before', gone: 'after' },
+        { late: false, own: true, there: 'after', gone: 'before' },
+      ])('an EndTxn that arrives in the next transaction (commit: $late): half of it is there', async (halves) => {
+        const { late, own, there, gone } = halves
+        const { log, outcomes } = await byHand(async (producer, pair, guarded) => {
+          await good(() => producer.addPartition(pair, guarded))
+          await good(() => producer.produce(pair, guarded, record('doubtful'), { baseSequence: 0 }))
+          await good(() => producer.endTransaction(pair, late))
+          await good(() => producer.addPartition(pair, guarded))
+          await good(() => producer.produce(pair, guarded, record('before'), { baseSequence: 1 }))
+          await good(() => producer.endTransaction(pair, late))
+          await good(() => producer.addPartition(pair, guarded))
+          await good(() => producer.produce(pair, guarded, record('after'), { baseSequence: 2 }))
+          await good(() => producer.endTransaction(pair, own))
+        })
+        expect(outcomes(there)).toEqual(['committed'])
+        expect(outcomes(gone)).toEqual(['aborted'])
+        // Its end said the same of both.
+        expect(() => {
+          expectTruth(log, 'before', own ? 'done' : 'failed')
+          expectTruth(log, 'after', own ? 'done' : 'failed')
+        }).toThrow()
       })
     })
 

@@ -28,8 +28,11 @@ export function pairOf(token: string): Pair {
   return { producerId: BigInt(producerId), producerEpoch: Number(producerEpoch) }
 }
 
-/** CONCURRENT_TRANSACTIONS; and COORDINATOR_LOAD_IN_PROGRESS, while a fresh broker fetches its first block of producer ids. */
-const passingCodes: ReadonlySet<number> = new Set([51, 14])
+/**
+ * CONCURRENT_TRANSACTIONS; COORDINATOR_LOAD_IN_PROGRESS, while a fresh broker fetches its first block of producer ids; and
+ * NOT_LEADER_OR_FOLLOWER of a topic that was made just now.
+ */
+const passingCodes: ReadonlySet<number> = new Set([51, 14, 6])
 
 /** One connection to the one broker of a cluster, as whoever its caller says. Close it. */
 export class HandMade {
