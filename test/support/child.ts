@@ -74,14 +74,24 @@ export class Child {
   static start(program: string, options: ChildOptions = {}): Child {
     const path = projectPath('build', program)
     if (!existsSync(path)) throw new Error(`${path} is not there; run: npm run build:all`)
-    const child = spawn(
-      process.execPath,
-      ['--unhandled-rejections=strict', ...(options.nodeArguments ?? []), path, ...(options.arguments ?? [])],
-      { stdio: ['pipe', 'pipe', 'pipe'], env: { ...process.env, ...options.environment } },
-    )
+    const nodeArguments = ['--unhandled-rejections=strict', ...(options.nodeArguments ?? []), path]
+    return Child.run(program, process.execPath, [...nodeArguments, ...(options.arguments ?? [])], options.environment)
+  }
+
+  /** Runs any command that talks in the same JSON lines; `name` names it in errors. */
+  static run(
+    name: string,
+    command: string,
+    commandArguments: readonly string[],
+    environment?: Readonly<Record<string, string>>,
+  ): Child {
+    const child = spawn(command, commandArguments, {
+      stdio: ['pipe', 'pipe', 'pipe'],
+      env: { ...process.env, ...environment },
+    })
     live.add(child)
     endWithThisProcess()
-    return new Child(program, child)
+    return new Child(name, child)
   }
 
   get pid(): number {
