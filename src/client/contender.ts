@@ -368,16 +368,13 @@ export class Contender {
       const first = await turn.mint(transactionTimeoutMs, coordinators.requestDeadline(bound))
       if (first.kind === 'look-again') return { kind: 'busy', look: undefined }
       if (first.kind === 'failed') return { kind: 'failed', cause: first.cause }
-      let { pair } = first
+      this.#services.unusedMints.set(this.#role, first.pair)
+      // Whatever transaction.version the cluster runs: a deposed client that ends its transaction by EndTxn 5 is served on all (I3).
+      const pair = await mintExpecting(coordinators, this.#role, first.pair, transactionTimeoutMs, {
+        deadline: bound.deadline,
+      })
+      if (pair === undefined) return { kind: 'over', reason: 'somebody else minted at the same time' }
       this.#services.unusedMints.set(this.#role, pair)
-      if (transactionVersion >= 2) {
-        const second = await mintExpecting(coordinators, this.#role, pair, transactionTimeoutMs, {
-          deadline: bound.deadline,
-        })
-        if (second === undefined) return { kind: 'over', reason: 'somebody else minted at the same time' }
-        pair = second
-        this.#services.unusedMints.set(this.#role, pair)
-      }
       const mintedAt = runtime.monotonicNow()
       return {
         token: FencingToken.of(pair.producerId, pair.producerEpoch),

@@ -25,7 +25,7 @@ const longestWithoutLeaderMs = 10 * 1_000
 describe.each(kinds())('$name', ({ kind }) => {
   describeWithKafka('a mint in doubt', kind, (cluster) => {
     const topic = freshName('coordination')
-    const mintsPerTerm = kind.transactionVersion === 2 ? 2 : 1
+    const mintsPerTerm = 2
     const settings = { topic, leaseMs, requestTimeoutMs }
 
     beforeAll(async () => {
@@ -108,95 +108,93 @@ describe.each(kinds())('$name', ({ kind }) => {
       },
     )
 
-    if (mintsPerTerm === 2) {
-      test.concurrent.each(['dropAnswer', 'cutAnswer', 'drop', 'cut'] as const)('the second: %s', async (fault) => {
-        const { bootstrap } = cluster()
-        const role = freshName('mint')
-        const proxy = await startFrameProxy(bootstrap)
-        const rule = proxy.rule({ api: 'InitProducerId', skip: 1 }, { do: fault })
-        const leader = new Leader({ bootstrap: proxy.bootstrap, role, memberId: 'leader', ...settings })
-        try {
-          const leadership = await leader.term(1)
-          expect(rule.treated.length).toBe(1)
-          // Said again it is answered the same: a compare-and-swap is done once.
-          expect(leadership.token.producerEpoch).toBe(1)
-          await leadership.renew()
-          expect((await lookAt(bootstrap, role)).producerEpoch).toBe(1)
-        } finally {
-          await leader.close()
-          await proxy.close()
-        }
-      })
+    test.concurrent.each(['dropAnswer', 'cutAnswer', 'drop', 'cut'] as const)('the second: %s', async (fault) => {
+      const { bootstrap } = cluster()
+      const role = freshName('mint')
+      const proxy = await startFrameProxy(bootstrap)
+      const rule = proxy.rule({ api: 'InitProducerId', skip: 1 }, { do: fault })
+      const leader = new Leader({ bootstrap: proxy.bootstrap, role, memberId: 'leader', ...settings })
+      try {
+        const leadership = await leader.term(1)
+        expect(rule.treated.length).toBe(1)
+        // Said again it is answered the same: a compare-and-swap is done once.
+        expect(leadership.token.producerEpoch).toBe(1)
+        await leadership.renew()
+        expect((await lookAt(bootstrap, role)).producerEpoch).toBe(1)
+      } finally {
+        await leader.close()
+        await proxy.close()
+      }
+    })
 
-      test.concurrent.each([
-        { during: 'no transaction', ends: false },
-        { during: 'a transaction', ends: true },
-      ])('the second, lost and delivered to its own term in $during', async ({ during, ends }) => {
-        const { bootstrap } = cluster()
-        const role = freshName('mint')
-        const guarded = await guardedTopic(bootstrap)
-        const proxy = await startFrameProxy(bootstrap)
-        const rule = proxy.rule({ api: 'InitProducerId', skip: 1 }, { do: 'hold' })
-        const leader = new Leader({ bootstrap: proxy.bootstrap, role, memberId: 'leader', ...settings })
-        try {
-          const first = await leader.term(1)
-          const [held] = rule.treated
-          const release = async (): Promise<void> => {
-            held?.release()
-            await held?.answered
-          }
-          if (during === 'no transaction') {
-            await untilSettled(bootstrap, role)
-            await release()
-          }
-          const later = await told(
-            first.transact(async (transaction) => {
-              await transaction.send(oneRecord(guarded, 'before'))
-              if (during === 'a transaction') await release()
-              await transaction.send(oneRecord(guarded, 'after'))
-            }),
-          )
-          // The broker compares the pair between transactions only: over an open one, any expected pair of the producer id aborts it.
-          expect(later.told).toBe(ends ? 'failed' : 'done')
-          await (await leader.current()).send(oneRecord(guarded, 'last'))
-          const log = await readCommittedLog(bootstrap, guarded)
-          expectTruth(log, 'before', later.told)
-          expectTruth(log, 'after', later.told)
-          expectTruth(log, 'last', 'done')
-          tell(
-            `second mint, late in ${during}: ${leader.terms.length - 1} terms ended; nobody led for ${leader.gaps.map((gap) => gap.toFixed(0)).join()} ms`,
-          )
-          expect(leader.terms.length).toBe(ends ? 2 : 1)
-          for (const gap of leader.gaps) expect(gap).toBeLessThan(longestAfterMintMs)
-        } finally {
-          await leader.close()
-          await proxy.close()
-        }
-      })
-
-      test.concurrent('the second, lost and delivered within the first lease transaction: contends again', async () => {
-        const { bootstrap } = cluster()
-        const role = freshName('mint')
-        const proxy = await startFrameProxy(bootstrap)
-        const mint = proxy.rule({ api: 'InitProducerId', skip: 1 }, { do: 'hold' })
-        const commit = proxy.rule({ api: 'EndTxn' }, { do: 'hold' })
-        const leader = new Leader({ bootstrap: proxy.bootstrap, role, memberId: 'leader', ...settings })
-        try {
-          await commit.hit()
-          const [held] = mint.treated
+    test.concurrent.each([
+      { during: 'no transaction', ends: false },
+      { during: 'a transaction', ends: true },
+    ])('the second, lost and delivered to its own term in $during', async ({ during, ends }) => {
+      const { bootstrap } = cluster()
+      const role = freshName('mint')
+      const guarded = await guardedTopic(bootstrap)
+      const proxy = await startFrameProxy(bootstrap)
+      const rule = proxy.rule({ api: 'InitProducerId', skip: 1 }, { do: 'hold' })
+      const leader = new Leader({ bootstrap: proxy.bootstrap, role, memberId: 'leader', ...settings })
+      try {
+        const first = await leader.term(1)
+        const [held] = rule.treated
+        const release = async (): Promise<void> => {
           held?.release()
           await held?.answered
-          commit.release()
-          const leadership = await leader.term(1)
-          await leadership.renew()
-          const { leases } = await roleInLog(bootstrap, topic, role)
-          expect(new Set(leases.map(({ token }) => token))).toEqual(new Set([leadership.token.toString()]))
-        } finally {
-          await leader.close()
-          await proxy.close()
         }
-      })
-    }
+        if (during === 'no transaction') {
+          await untilSettled(bootstrap, role)
+          await release()
+        }
+        const later = await told(
+          first.transact(async (transaction) => {
+            await transaction.send(oneRecord(guarded, 'before'))
+            if (during === 'a transaction') await release()
+            await transaction.send(oneRecord(guarded, 'after'))
+          }),
+        )
+        // The broker compares the pair between transactions only: over an open one, any expected pair of the producer id aborts it.
+        expect(later.told).toBe(ends ? 'failed' : 'done')
+        await (await leader.current()).send(oneRecord(guarded, 'last'))
+        const log = await readCommittedLog(bootstrap, guarded)
+        expectTruth(log, 'before', later.told)
+        expectTruth(log, 'after', later.told)
+        expectTruth(log, 'last', 'done')
+        tell(
+          `second mint, late in ${during}: ${leader.terms.length - 1} terms ended; nobody led for ${leader.gaps.map((gap) => gap.toFixed(0)).join()} ms`,
+        )
+        expect(leader.terms.length).toBe(ends ? 2 : 1)
+        for (const gap of leader.gaps) expect(gap).toBeLessThan(longestAfterMintMs)
+      } finally {
+        await leader.close()
+        await proxy.close()
+      }
+    })
+
+    test.concurrent('the second, lost and delivered within the first lease transaction: contends again', async () => {
+      const { bootstrap } = cluster()
+      const role = freshName('mint')
+      const proxy = await startFrameProxy(bootstrap)
+      const mint = proxy.rule({ api: 'InitProducerId', skip: 1 }, { do: 'hold' })
+      const commit = proxy.rule({ api: 'EndTxn' }, { do: 'hold' })
+      const leader = new Leader({ bootstrap: proxy.bootstrap, role, memberId: 'leader', ...settings })
+      try {
+        await commit.hit()
+        const [held] = mint.treated
+        held?.release()
+        await held?.answered
+        commit.release()
+        const leadership = await leader.term(1)
+        await leadership.renew()
+        const { leases } = await roleInLog(bootstrap, topic, role)
+        expect(new Set(leases.map(({ token }) => token))).toEqual(new Set([leadership.token.toString()]))
+      } finally {
+        await leader.close()
+        await proxy.close()
+      }
+    })
 
     test.concurrent.each(['dropAnswer', 'cutAnswer', 'drop', 'cut'] as const)('the seal: %s', async (fault) => {
       const { bootstrap } = cluster()

@@ -7,6 +7,9 @@ import type { SharedKind } from '../kafka/global-setup.js'
 
 const kafkaVersion = process.env.MANDATE_KAFKA_VERSION
 
+/** Whether the brokers know transaction version 2, and so serve EndTxn 5 to whoever sends it, whatever version is finalized. */
+export const knowsTransactionVersion2: boolean = kafkaVersion === undefined || Number(kafkaVersion.split('.')[0]) >= 4
+
 /**
  * The kinds to run a suite on: `describe.each` over them by `name`. A suite that harms brokers names its `purpose`.
  */
@@ -14,8 +17,7 @@ export function kinds(
   options: { readonly nodes?: 1 | 3; readonly purpose?: string } = {},
 ): readonly { readonly name: string; readonly kind: SharedKind }[] {
   const { nodes = 1, purpose } = options
-  const knowsVersion2 = kafkaVersion === undefined || Number(kafkaVersion.split('.')[0]) >= 4
-  const transactionVersions: readonly (0 | 2)[] = knowsVersion2 ? [2, 0] : [0]
+  const transactionVersions: readonly (0 | 2)[] = knowsTransactionVersion2 ? [2, 0] : [0]
   return transactionVersions.map((transactionVersion) => ({
     name: `${nodes === 1 ? 'one broker' : 'three brokers'}, transaction.version ${transactionVersion}`,
     kind: {
