@@ -1,5 +1,6 @@
 /**
- * The one lane of a leadership: jobs run one at a time, in the order they came, except that an urgent one goes first.
+ * The one lane of a leadership: jobs run one at a time, in the order they came, except that an urgent one goes first. Two urgent ones in a
+ * row leave no job waiting: where each takes longer than the time to the next, nothing else would ever run.
  *
  * It must not know what a job does. A job settles its own callers; what it throws ends nothing here.
  */
@@ -19,7 +20,7 @@ export class Lane {
   #running = false
   #stopped: { readonly error: unknown } | undefined
 
-  /** `urgent` is asked before each job, and answers with one that goes first. */
+  /** `urgent` is asked before each job, unless the one before was urgent and others wait; it answers with one that goes first. */
   constructor(urgent: () => Job | undefined) {
     this.#urgent = urgent
   }
@@ -60,9 +61,13 @@ export class Lane {
   async #run(): Promise<void> {
     // A turn later, so that calls of one tick share what they can.
     await Promise.resolve()
+    let wasUrgent = false
     for (;;) {
-      const job = (this.#stopped === undefined ? this.#urgent() : undefined) ?? this.#jobs.shift()
+      const isOthersTurn = wasUrgent && this.#jobs.length > 0
+      const urgent = this.#stopped === undefined && !isOthersTurn ? this.#urgent() : undefined
+      const job = urgent ?? this.#jobs.shift()
       if (job === undefined) break
+      wasUrgent = urgent !== undefined
       await job.run()
     }
     this.#running = false

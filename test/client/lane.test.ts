@@ -52,6 +52,20 @@ describe('a lane', () => {
     expect(log.at(-1)).toBe('b begins')
   })
 
+  test('lets a job that waits go after each urgent one, however many are due', async () => {
+    const { lane, log, urgent, job, end } = begin()
+    urgent.push(job('first renewal'), job('second renewal'), job('third renewal'))
+    lane.add(job('a'))
+    for (const name of ['first renewal', 'a', 'second renewal']) {
+      await settled()
+      expect(log.at(-1)).toBe(`${name} begins`)
+      end(name)
+    }
+    await settled()
+    // With nobody waiting, urgent ones follow each other.
+    expect(log.at(-1)).toBe('third renewal begins')
+  })
+
   test('wakes for an urgent job when idle', async () => {
     const { lane, log, urgent, job } = begin()
     urgent.push(job('renewal'))

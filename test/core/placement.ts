@@ -3,6 +3,7 @@
  *
  * Suites that harm one broker choose their roles by it. It shares nothing with src.
  */
+import { setTimeout as delay } from 'node:timers/promises'
 import { Kafka, logLevel } from 'kafkajs'
 import { internalPartitions } from '../kafka/ready.js'
 import { WireConnection, WireWriter } from '../support/wire.js'
@@ -66,7 +67,7 @@ export async function reorderReplicas(
   }
 }
 
-/** Makes a topic whose partitions have the given replicas, first the one to lead. */
+/** Makes a topic whose partitions have the given replicas, first the one to lead; resolves when every broker knows of it. */
 export async function placedTopic(
   bootstrap: readonly string[],
   topic: string,
@@ -77,6 +78,7 @@ export async function placedTopic(
   await admin.connect()
   try {
     await admin.createTopics({
+      waitForLeaders: false,
       topics: [
         {
           topic,
@@ -87,6 +89,15 @@ export async function placedTopic(
     })
   } finally {
     await admin.disconnect()
+  }
+  await Promise.all(bootstrap.map((address) => untilKnown(address, topic)))
+}
+
+async function untilKnown(address: string, topic: string): Promise<void> {
+  for (;;) {
+    const leaders = await askLeaders(address, topic)
+    if (leaders !== undefined && !leaders.includes(-1)) return
+    await delay(20)
   }
 }
 
