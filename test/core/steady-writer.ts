@@ -28,6 +28,8 @@ export interface TermLed {
   readonly term: bigint
   readonly begunAt: number
   endedBy: unknown
+  /** When it ended; undefined as `endedBy`. */
+  endedAt: number | undefined
 }
 
 /** Between two writes, so that a machine that runs brokers too has time for them. */
@@ -93,14 +95,19 @@ export class SteadyWriter {
       term: leadership.term,
       begunAt: performance.now(),
       endedBy: undefined,
+      endedAt: undefined,
     }
     this.terms.push(term)
+    leadership.signal.addEventListener('abort', () => {
+      if (!isCoordinationError(leadership.signal.reason)) return
+      term.endedBy = leadership.signal.reason
+      term.endedAt = performance.now()
+    })
     for (let turn = 0; !leadership.signal.aborted; turn++) {
       await this.#write(leadership, turn)
       for (const wait of [...this.#waits]) if (wait.holds()) wait.resolve()
       await delay(pauseMs)
     }
-    if (isCoordinationError(leadership.signal.reason)) term.endedBy = leadership.signal.reason
   }
 
   async #write(leadership: Leadership, turn: number): Promise<void> {
@@ -195,7 +202,9 @@ export async function findingsOf(bootstrap: readonly string[], writer: SteadyWri
   return findings(writer, await readCommittedLog(bootstrap, writer.topic))
 }
 
-/** The codes with which the writer's terms ended. */
-export function endsOf({ terms }: Pick<SteadyWriter, 'terms'>): readonly string[] {
-  return terms.flatMap(({ endedBy }) => (isCoordinationError(endedBy) ? [endedBy.code] : []))
+/** The codes with which the writer's terms ended, from an instant on. */
+export function endsOf({ terms }: Pick<SteadyWriter, 'terms'>, from: number = 0): readonly string[] {
+  return terms.flatMap(({ endedBy, endedAt = 0 }) =>
+    isCoordinationError(endedBy) && endedAt >= from ? [endedBy.code] : [],
+  )
 }
