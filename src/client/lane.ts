@@ -63,8 +63,8 @@ export class Lane {
     await Promise.resolve()
     let wasUrgent = false
     for (;;) {
-      const isOthersTurn = wasUrgent && this.#jobs.length > 0
-      const urgent = this.#stopped === undefined && !isOthersTurn ? this.#urgent() : undefined
+      const isOthersTurn: boolean = wasUrgent && this.#jobs.length > 0
+      const urgent: Job | undefined = this.#stopped === undefined && !isOthersTurn ? this.#urgent() : undefined
       const job = urgent ?? this.#jobs.shift()
       if (job === undefined) break
       wasUrgent = urgent !== undefined

@@ -4,6 +4,7 @@
  * Made once per client, and only here. It must not know roles.
  */
 import type { ClusterConnection } from '../cluster/connection.js'
+import { RequestFailure } from '../cluster/connection.js'
 import { Coordinators } from '../cluster/coordinator.js'
 import { transactionVersionOf } from '../cluster/features.js'
 import { Follower } from '../cluster/follower.js'
@@ -47,7 +48,11 @@ export interface Services {
 const defaultLongestSilenceMs = 15 * 60_000
 
 export function openServices(settings: Settings, cluster: ClusterConnection, diagnostics: Diagnostics): Services {
-  const connection = untilClosed(cluster)
+  const connection = untilClosed(cluster, (nodeId) => {
+    // Each role and partition would else find out for itself that its broker is dead, one request timeout after the other.
+    metadata.forgetNode(nodeId)
+    coordinators.forgetNode(nodeId)
+  })
   const { runtime, requestTimeoutMs, topic } = settings
   const metadata = new Metadata(connection, runtime)
   const coordinators = new Coordinators(connection, runtime, requestTimeoutMs)
@@ -102,14 +107,21 @@ export function openServices(settings: Settings, cluster: ClusterConnection, dia
   }
 }
 
-/** `cluster` until it is closed; afterwards every request is `CLOSED`, which no flow repeats, so that none outlives its client. */
-function untilClosed(cluster: ClusterConnection): ClusterConnection {
+/**
+ * `cluster` until it is closed; afterwards every request is `CLOSED`, which no flow repeats, so that none outlives its client.
+ * `onSilence` is told of each node that cannot be reached or did not answer in time, before the request rejects.
+ */
+function untilClosed(cluster: ClusterConnection, onSilence: (nodeId: number) => void): ClusterConnection {
   let isClosed = false
   return {
-    request: (node, channel, request, options) =>
-      isClosed
-        ? Promise.reject(coordinationError('CLOSED', 'The client is closed; make a new one', {}))
-        : cluster.request(node, channel, request, options),
+    request(node, channel, request, options) {
+      if (isClosed) return Promise.reject(coordinationError('CLOSED', 'The client is closed; make a new one', {}))
+      return cluster.request(node, channel, request, options).catch((error: unknown) => {
+        const isSilent = error instanceof RequestFailure && (error.kind === 'timeout' || error.kind === 'unreachable')
+        if (isSilent && node !== 'seed') onSilence(node.id)
+        throw error
+      })
+    },
     reset: (node, channel) => cluster.reset(node, channel),
     close() {
       isClosed = true

@@ -115,6 +115,11 @@ export class Coordinators {
     this.#known.delete(nameOf(key))
   }
 
+  /** Drops what is known of every coordinator on a node. */
+  forgetNode(nodeId: number): void {
+    for (const [name, { id }] of this.#known) if (id === nodeId) this.#known.delete(name)
+  }
+
   /** Remembers that the coordinator of `key` gave an error just now. */
   noteError(key: CoordinatorKey): void {
     this.#lastErrorAt.set(nameOf(key), this.#runtime.monotonicNow())

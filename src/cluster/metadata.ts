@@ -97,6 +97,13 @@ export class Metadata {
     return asked
   }
 
+  /** Drops what is known of every partition that a node leads. */
+  forgetNode(nodeId: number): void {
+    for (const { leaders } of this.#topics.values()) {
+      for (const [partition, { node }] of leaders) if (node.id === nodeId) leaders.delete(partition)
+    }
+  }
+
   /** Drops what is known of one partition's leader. */
   forget(topic: string, partition: number): void {
     this.#topics.get(topic)?.leaders.delete(partition)

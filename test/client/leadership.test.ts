@@ -212,6 +212,27 @@ describe('renewing', () => {
   })
 })
 
+test('a broker that let one request go unanswered is looked for again by all', async () => {
+  const { runtime, leadership, cluster } = await lead()
+  const { connection } = cluster
+  await runtime.pass(0)
+  await leadership.send(job('a')).catch((error: unknown) => error)
+  const metadata = (): number => connection.of('Metadata').length
+  const coordinator = (): number => connection.of('FindCoordinator').length
+  const before = { metadata: metadata(), coordinator: coordinator() }
+  const known = watched(leadership.send(job('b')))
+  await runtime.pass(50)
+  expect(known.now().state).toBe('fulfilled')
+  expect({ metadata: metadata(), coordinator: coordinator() }).toEqual(before)
+
+  connection.next('AddPartitionsToTxn', { fails: 'timeout', written: true })
+  const sent = watched(leadership.send(job('c')))
+  await runtime.pass(3_000)
+  expect(sent.now().state).toBe('fulfilled')
+  expect(coordinator()).toBeGreaterThan(before.coordinator)
+  expect(metadata()).toBeGreaterThan(before.metadata)
+})
+
 describe('a coordinator that cannot finish the last transaction', () => {
   const unfinished = {
     errorCode: 0,
