@@ -3,7 +3,7 @@
 //   KAFKA_BROKERS=localhost:9092 node examples/first.mjs
 //
 // Start it twice. The first copy leads and greets, the second one waits. Press Ctrl-C in the first, and the second one
-// leads at once; kill the first one with kill -9, and the second one leads when its lease has run out.
+// leads at once; kill the first one with kill -9, and the second one leads when the lease of 30 s has run out.
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { Kafka, logLevel } from 'kafkajs'

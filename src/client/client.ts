@@ -4,6 +4,8 @@
  *
  * It must not know how a role is won or led: `contentions.ts`, `leadership.ts`, `lead.ts` and `describe.ts` do.
  */
+// For the declarations of users whose `lib` does not name it.
+/// <reference lib="esnext.disposable" preserve="true" />
 import type { ClusterConnection } from '../cluster/connection.js'
 import type { Bound } from '../cluster/schedule.js'
 import { renewsWithMargin } from '../election/policy.js'
@@ -22,7 +24,7 @@ import { leadForEver } from './lead.js'
 import type { Leadership } from './leadership.js'
 import { linkedSignal } from './linked-signal.js'
 import type { ClientOptions } from './options.js'
-import { settingsOf } from './options.js'
+import { checkAcquireOptions, checkAskOptions, checkWork, settingsOf } from './options.js'
 import type { Services } from './services.js'
 import { openServices, withSignal } from './services.js'
 
@@ -100,6 +102,8 @@ export class CoordinationClient implements AsyncDisposable {
     options: AcquireOptions = {},
   ): Promise<T | undefined> {
     this.#throwIfClosed()
+    checkWork(work)
+    checkAcquireOptions(options)
     const { signal, unlink } = linkedSignal([options.signal, this.#closing.signal])
     const { runtime, diagnostics } = this.#services
     const leading = leadForEver(
@@ -143,7 +147,7 @@ export class CoordinationClient implements AsyncDisposable {
     options: AskOptions = {},
   ): Promise<'current' | 'superseded' | 'unknown'> {
     const parsedRole = parseRole(role)
-    const parsed = typeof token === 'string' ? FencingToken.parse(token) : token
+    const parsed = token instanceof FencingToken ? token : FencingToken.parse(token)
     return await this.#ask(options, `checkToken('${role}')`, (bound) =>
       checkTokenOf(this.#services, parsedRole, parsed, bound),
     )
@@ -171,12 +175,8 @@ export class CoordinationClient implements AsyncDisposable {
   async #ask<T>(options: AskOptions, what: string, question: (bound: Bound) => Promise<T>): Promise<T> {
     this.#throwIfClosed()
     const { runtime, settings } = this.#services
+    checkAskOptions(options)
     const timeoutMs = options.timeoutMs ?? 3 * settings.requestTimeoutMs
-    if (!Number.isFinite(timeoutMs) || timeoutMs <= 0) {
-      throw coordinationError('CONFIG', `timeoutMs is ${timeoutMs}, wanted a positive number of milliseconds`, {
-        option: 'timeoutMs',
-      })
-    }
     const late = new AbortController()
     const { signal, unlink } = linkedSignal([options.signal, this.#closing.signal, late.signal])
     const timer = runtime.setTimer(timeoutMs, () =>

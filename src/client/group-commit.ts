@@ -173,7 +173,11 @@ export async function partitionCountOf(
     const count = await metadata.partitionCountOf(topic, atLeast, { deadline })
     if (typeof count === 'number') return count
     if (count.kind === 'absent') {
-      throw coordinationError('REFUSED', `Topic '${topic}' does not exist`, { topic, partition: -1, kafkaCode: 3 })
+      throw coordinationError('REFUSED', `Topic '${topic}' does not exist; make it, or mend its name`, {
+        topic,
+        partition: -1,
+        kafkaCode: 3,
+      })
     }
     problem = `Metadata answered ${kafkaErrorName(count.errorCode)}`
     if (dispositionOf('Metadata', count.errorCode) === 'fatal') {

@@ -4,6 +4,8 @@
  * All transactions of the term go through one lane, a due renewal first. It ends once, for one reason, and never leads again (I8). It must
  * not contend for the role again; `lead.ts` does.
  */
+// For the declarations of users whose `lib` does not name it.
+/// <reference lib="esnext.disposable" preserve="true" />
 import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks'
 import type { ProducerPair } from '../cluster/mint.js'
 import type { Bound } from '../cluster/schedule.js'
@@ -28,6 +30,7 @@ import { GuardedTransaction } from './guarded-transaction.js'
 import type { Job } from './lane.js'
 import { Lane } from './lane.js'
 import { LeaseClock } from './lease-clock.js'
+import { checkTransactOptions, checkWork } from './options.js'
 import type { GuardedRecord, PreparedSend, RecordPosition } from './records.js'
 import { prepareSend } from './records.js'
 import { bury, seal } from './resignation.js'
@@ -163,12 +166,9 @@ export class Leadership implements AsyncDisposable {
     options: { timeoutMs?: number } = {},
   ): Promise<T> {
     this.#throwIfClosed('transact')
+    checkWork(work)
+    checkTransactOptions(options)
     const { timeoutMs } = options
-    if (timeoutMs !== undefined && (!Number.isFinite(timeoutMs) || timeoutMs <= 0)) {
-      throw coordinationError('CONFIG', `timeoutMs is ${timeoutMs}, wanted a positive number of milliseconds`, {
-        option: 'timeoutMs',
-      })
-    }
     // The lane runs in the context of whoever woke it; the callback belongs to that of its own caller.
     const nesting = { isOpen: true }
     const inContext = AsyncResource.bind((scope: TransactionScope) => this.#inTransaction.run(nesting, work, scope))

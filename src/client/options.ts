@@ -5,11 +5,11 @@
  */
 import type { LeasePolicy } from '../election/policy.js'
 import { leasePolicy } from '../election/policy.js'
-import { coordinationError } from '../errors.js'
 import type { MemberId } from '../format/names.js'
 import { parseMemberId } from '../format/names.js'
 import type { Runtime } from '../runtime.js'
 import { systemRuntime } from '../runtime.js'
+import { badValue, unknownName } from './bad-value.js'
 import type { Logger } from './diagnostics.js'
 
 /** Lengths of a lease in milliseconds. `acquire` and `lead` may override the client's for one role. */
@@ -97,17 +97,20 @@ const acquireOptionNames: ReadonlySet<string> = new Set([
   'transactionTimeoutMs',
 ])
 
+const askOptionNames: ReadonlySet<string> = new Set(['signal', 'timeoutMs'])
+
+const transactOptionNames: ReadonlySet<string> = new Set(['timeoutMs'])
+
 const topicName = /^[a-zA-Z0-9._-]{1,249}$/
 
 /** @throws `CONFIG` naming the option, its value and the way out. */
 export function settingsOf(options: ClientOptions): Settings {
-  if (typeof options !== 'object' || options === null) throw bad('options', options, 'an object with at least kafka')
-  for (const name of Object.keys(options)) {
-    if (!optionNames.has(name)) throw bad(name, 'given', `one of ${[...optionNames].join(', ')}`)
-  }
+  if (typeof options !== 'object' || options === null)
+    throw badValue('options', options, 'an object with at least kafka')
+  checkNames('CoordinationClient', options, optionNames)
   const topic = options.topic ?? '__coordination_state'
   if (typeof topic !== 'string' || !topicName.test(topic) || topic === '.' || topic === '..') {
-    throw bad('topic', topic, '1 to 249 of a-z A-Z 0-9 . _ -')
+    throw badValue('topic', topic, '1 to 249 of a-z A-Z 0-9 . _ -')
   }
   const runtime = options.runtime ?? systemRuntime
   const leaseOptions = leaseOptionsOf(options)
@@ -128,15 +131,32 @@ export function settingsOf(options: ClientOptions): Settings {
     requestTimeoutMs: whole('requestTimeoutMs', options.requestTimeoutMs, 5_000, 1, 900_000),
     maxQueuedBytes: whole('maxQueuedBytes', options.maxQueuedBytes, 32 * 1024 * 1024, 1, Number.MAX_SAFE_INTEGER),
     stampRecords: flag('stampRecords', options.stampRecords, true),
-    logger: options.logger,
+    logger: loggerOf(options.logger),
   }
 }
 
-/** @throws `CONFIG` for a name that `acquire`, `tryAcquire` and `lead` do not know. */
-export function checkAcquireOptions(options: object): void {
-  for (const name of Object.keys(options)) {
-    if (!acquireOptionNames.has(name)) throw bad(name, 'given', `one of ${[...acquireOptionNames].join(', ')}`)
-  }
+/** @throws `CONFIG` for a name that `acquire`, `tryAcquire` and `lead` do not know, or a signal that is none. */
+export function checkAcquireOptions(options: object & { readonly signal?: unknown }): void {
+  checkNames('acquire, tryAcquire and lead', options, acquireOptionNames)
+  checkSignal(options.signal)
+}
+
+/** @throws `CONFIG` for a name that `describe` and `checkToken` do not know, a signal that is none, or a bad `timeoutMs`. */
+export function checkAskOptions(options: { readonly signal?: unknown; readonly timeoutMs?: unknown }): void {
+  checkNames('describe and checkToken', options, askOptionNames)
+  checkSignal(options.signal)
+  checkTimeout(options.timeoutMs)
+}
+
+/** @throws `CONFIG` for a name that `transact` does not know, or a bad `timeoutMs`. */
+export function checkTransactOptions(options: { readonly timeoutMs?: unknown }): void {
+  checkNames('transact', options, transactOptionNames)
+  checkTimeout(options.timeoutMs)
+}
+
+/** @throws `CONFIG` where the caller gave no function to run. */
+export function checkWork(work: unknown): void {
+  if (typeof work !== 'function') throw badValue('work', work, 'a function that takes what it works with')
 }
 
 /** The lease options among other options; absent ones are left out. */
@@ -152,20 +172,48 @@ export function leaseOptionsOf(options: LeaseOptions): LeaseOptions {
 
 function flag(option: string, value: unknown, byDefault: boolean): boolean {
   if (value === undefined) return byDefault
-  if (typeof value !== 'boolean') throw bad(option, value, 'true or false')
+  if (typeof value !== 'boolean') throw badValue(option, value, 'true or false')
   return value
 }
 
 function whole(option: string, value: unknown, byDefault: number, least: number, most: number): number {
   if (value === undefined) return byDefault
   if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < least || value > most) {
-    throw bad(option, value, `a whole number from ${least} to ${most}`)
+    throw badValue(option, value, `a whole number from ${least} to ${most}`)
   }
   return value
 }
 
-function bad(option: string, value: unknown, wanted: string): Error {
-  return coordinationError('CONFIG', `Option ${option} is ${String(value)}, wanted ${wanted}`, { option })
+function loggerOf(logger: Logger | undefined): Logger | undefined {
+  if (logger === undefined) return undefined
+  for (const level of ['debug', 'info', 'warn', 'error'] as const) {
+    if (typeof logger?.[level] !== 'function') {
+      throw badValue('logger', logger, `an object with the functions debug, info, warn and error; ${level} is missing`)
+    }
+  }
+  return logger
+}
+
+function checkNames(owner: string, options: unknown, known: ReadonlySet<string>): void {
+  if (typeof options !== 'object' || options === null) throw badValue('options', options, `an object of ${owner}`)
+  for (const name of Object.keys(options)) {
+    if (!known.has(name)) throw unknownName(name, `the options of ${owner}`, known)
+  }
+}
+
+function checkSignal(signal: unknown): void {
+  if (signal === undefined) return
+  // By its shape, for a signal may come of another realm or a polyfill.
+  if (typeof signal !== 'object' || signal === null || !('throwIfAborted' in signal)) {
+    throw badValue('signal', signal, 'an AbortSignal, such as the `signal` of an AbortController')
+  }
+}
+
+function checkTimeout(timeoutMs: unknown): void {
+  if (timeoutMs === undefined) return
+  if (typeof timeoutMs !== 'number' || !Number.isFinite(timeoutMs) || timeoutMs <= 0) {
+    throw badValue('timeoutMs', timeoutMs, 'a positive number of milliseconds')
+  }
 }
 
 /** The last 249 bytes: a process name's random digits are at its end. */

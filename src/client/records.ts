@@ -11,6 +11,7 @@ import { coordinationError } from '../errors.js'
 import { type WithJson, withJson } from '../format/json.js'
 import { keyPartition } from '../format/partition.js'
 import type { Runtime } from '../runtime.js'
+import { badValue, unknownName } from './bad-value.js'
 
 /** One message of a record, as kafkajs has it. */
 export interface GuardedMessage {
@@ -85,9 +86,10 @@ const largestInt64 = 2n ** 63n - 1n
 export function prepareSend(record: GuardedRecord, stamp: readonly RecordHeader[], runtime: Runtime): PreparedSend {
   checkFields('record', record, recordFields)
   const { topic, messages } = record
-  if (typeof topic !== 'string' || !topicName.test(topic)) throw bad('topic', topic, '1 to 249 of a-z A-Z 0-9 . _ -')
+  if (typeof topic !== 'string' || !topicName.test(topic))
+    throw badValue('topic', topic, '1 to 249 of a-z A-Z 0-9 . _ -')
   if (!Array.isArray(messages) || messages.length === 0)
-    throw bad('messages', messages, 'a list of at least one message')
+    throw badValue('messages', messages, 'a list of at least one message')
   const now = BigInt(Math.trunc(runtime.wallNow()))
   let bytes = 0
   let partitionsNamed = 0
@@ -96,7 +98,7 @@ export function prepareSend(record: GuardedRecord, stamp: readonly RecordHeader[
     checkFields(where, message, messageFields)
     const { partition } = message
     if (partition !== undefined && !isPartition(partition)) {
-      throw bad(`${where}.partition`, partition, 'a whole number from 0')
+      throw badValue(`${where}.partition`, partition, 'a whole number from 0')
     }
     const produced: ProducedRecord = {
       key: bytesOf(`${where}.key`, message.key ?? null),
@@ -174,27 +176,27 @@ export function prepareOffsets(offsets: GuardedOffsets): GroupOffsets {
   checkFields('offsets', offsets, new Set(['consumerGroupId', 'topics']))
   const { consumerGroupId, topics } = offsets
   if (typeof consumerGroupId !== 'string' || consumerGroupId === '') {
-    throw bad('consumerGroupId', consumerGroupId, 'the name of a consumer group')
+    throw badValue('consumerGroupId', consumerGroupId, 'the name of a consumer group')
   }
-  if (!Array.isArray(topics) || topics.length === 0) throw bad('topics', topics, 'a list of at least one topic')
+  if (!Array.isArray(topics) || topics.length === 0) throw badValue('topics', topics, 'a list of at least one topic')
   return { consumerGroupId, topics: topics.map(preparedOffsetsOf) }
 }
 
 function preparedOffsetsOf(given: GuardedOffsets['topics'][number], index: number): GroupOffsets['topics'][number] {
   checkFields(`topics[${index}]`, given, new Set(['topic', 'partitions']))
   const { topic, partitions } = given
-  if (typeof topic !== 'string' || !topicName.test(topic)) throw bad('topic', topic, 'the name of a topic')
+  if (typeof topic !== 'string' || !topicName.test(topic)) throw badValue('topic', topic, 'the name of a topic')
   if (!Array.isArray(partitions) || partitions.length === 0) {
-    throw bad(`partitions of ${topic}`, partitions, 'a list of at least one partition')
+    throw badValue(`partitions of ${topic}`, partitions, 'a list of at least one partition')
   }
   return {
     topic,
     partitions: partitions.map((one: GuardedOffsets['topics'][number]['partitions'][number]) => {
       checkFields(`a partition of ${topic}`, one, new Set(['partition', 'offset', 'metadata']))
       const { partition, offset, metadata } = one
-      if (!isPartition(partition)) throw bad(`partition of ${topic}`, partition, 'a whole number from 0')
+      if (!isPartition(partition)) throw badValue(`partition of ${topic}`, partition, 'a whole number from 0')
       if (metadata !== undefined && metadata !== null && typeof metadata !== 'string') {
-        throw bad(`metadata of ${topic}-${partition}`, metadata, 'text or null')
+        throw badValue(`metadata of ${topic}-${partition}`, metadata, 'text or null')
       }
       return { partition, offset: int64Of(`offset of ${topic}-${partition}`, offset), metadata: metadata ?? null }
     }),
@@ -208,7 +210,7 @@ function isPartition(value: unknown): value is number {
 function headersOf(where: string, headers: GuardedMessage['headers']): readonly RecordHeader[] {
   if (headers === undefined) return []
   if (typeof headers !== 'object' || headers === null || Array.isArray(headers)) {
-    throw bad(where, headers, 'an object of names and values')
+    throw badValue(where, headers, 'an object of names and values')
   }
   return Object.entries(headers).flatMap(([name, value]): RecordHeader[] => {
     if (value === undefined) return []
@@ -225,37 +227,24 @@ function bytesOf(where: string, value: unknown): Uint8Array | null {
   if (value === null) return null
   if (typeof value === 'string') return encoder.encode(value)
   if (value instanceof Uint8Array) return new Uint8Array(value)
-  throw bad(where, value, 'text, bytes or null')
+  throw badValue(where, value, 'text, bytes or null')
 }
 
 function timestampOf(where: string, value: unknown, byDefault: bigint): bigint {
   if (value === undefined) return byDefault
-  if (typeof value !== 'string') throw bad(where, value, 'milliseconds since 1970 as text')
+  if (typeof value !== 'string') throw badValue(where, value, 'milliseconds since 1970 as text')
   return int64Of(where, value)
 }
 
 function int64Of(where: string, value: unknown): bigint {
   if (typeof value === 'bigint' && value >= 0n && value <= largestInt64) return value
   if (typeof value === 'string' && /^\d{1,19}$/.test(value) && BigInt(value) <= largestInt64) return BigInt(value)
-  throw bad(where, value, 'a whole number from 0 to 2^63-1 as text or bigint')
+  throw badValue(where, value, 'a whole number from 0 to 2^63-1 as text or bigint')
 }
 
 function checkFields(where: string, value: unknown, known: ReadonlySet<string>): void {
-  if (typeof value !== 'object' || value === null) throw bad(where, value, 'an object')
+  if (typeof value !== 'object' || value === null) throw badValue(where, value, 'an object')
   for (const field of Object.keys(value)) {
-    if (!known.has(field)) {
-      throw coordinationError(
-        'CONFIG',
-        `Field ${field} of ${where} is not known; it may have ${[...known].join(', ')}`,
-        {
-          option: field,
-        },
-      )
-    }
+    if (!known.has(field)) throw unknownName(field, where, known)
   }
-}
-
-function bad(field: string, value: unknown, wanted: string): Error {
-  const shown = typeof value === 'object' && value !== null ? 'an object' : String(value)
-  return coordinationError('CONFIG', `${field} is ${shown}, wanted ${wanted}`, { option: field })
 }

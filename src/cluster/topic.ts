@@ -136,26 +136,28 @@ async function untilDone<T>(
   attempt: (deadline: number) => Promise<{ readonly done: T } | { readonly again: string }>,
 ): Promise<T> {
   let problem = 'no broker answered'
+  let cause: unknown
   for (let count = 0; ; count++) {
     bound.signal?.throwIfAborted()
-    let cause: unknown
-    try {
-      const result = await attempt(requestDeadline(runtime, requestTimeoutMs, bound))
-      if ('done' in result) return result.done
-      problem = result.again
-    } catch (error) {
-      if (!(error instanceof RequestFailure)) throw error
-      throwIfHopeless(error, what)
-      problem = error.message
-      cause = error
-    }
-    if (isPast(runtime, bound)) {
+    // Not one more attempt after the pause: it would only say that it came too late, in place of what was in the way.
+    if (count > 0 && isPast(runtime, bound)) {
       throw coordinationError(
         'TRANSPORT',
         `${what.operation} on ${what.resource} failed: ${problem}`,
         { retriable: true },
         { cause },
       )
+    }
+    try {
+      const result = await attempt(requestDeadline(runtime, requestTimeoutMs, bound))
+      if ('done' in result) return result.done
+      problem = result.again
+      cause = undefined
+    } catch (error) {
+      if (!(error instanceof RequestFailure)) throw error
+      throwIfHopeless(error, what)
+      problem = error.message
+      cause = error
     }
     await pause(runtime, backoffMs(runtime, count), bound)
   }

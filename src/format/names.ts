@@ -79,7 +79,9 @@ function checkedName(option: 'role' | 'memberId', text: unknown): Uint8Array {
   const thing = option === 'role' ? 'role name' : 'member id'
   const refuse = (why: string): Error =>
     coordinationError('CONFIG', `${thing} ${why}; use 1 to ${maxNameBytes} bytes of well-formed text`, { option })
-  if (typeof text !== 'string') throw refuse(`must be a string and is ${text === null ? 'null' : `a ${typeof text}`}`)
+  if (typeof text !== 'string') {
+    throw refuse(`must be a string and is ${text === null || text === undefined ? text : `of type ${typeof text}`}`)
+  }
   if (!isWellFormed(text)) throw refuse(`${shown(text)} has a lone surrogate, which UTF-8 cannot hold`)
   const bytes = utf8(text)
   if (bytes.byteLength === 0) throw refuse('"" is 0 bytes long')

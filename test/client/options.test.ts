@@ -1,6 +1,13 @@
 /** The client's options: defaults, and each check, all before any I/O. */
 import { describe, expect, test } from 'vitest'
-import { checkAcquireOptions, leaseOptionsOf, settingsOf } from '../../src/client/options.js'
+import {
+  checkAcquireOptions,
+  checkAskOptions,
+  checkTransactOptions,
+  checkWork,
+  leaseOptionsOf,
+  settingsOf,
+} from '../../src/client/options.js'
 import { ManualRuntime } from '../support/manual-runtime.js'
 
 const kafka = {}
@@ -112,12 +119,68 @@ describe('the options', () => {
   })
 })
 
+describe('a logger', () => {
+  const whole = { debug() {}, info() {}, warn() {}, error() {} }
+
+  test('with its four levels is taken as it is', () => {
+    expect(settingsOf({ kafka, logger: whole }).logger).toBe(whole)
+  })
+
+  test.each([
+    ['error', { ...whole, error: undefined }],
+    ['debug', {}],
+    ['debug', () => undefined],
+    ['debug', null],
+  ])('without %s is refused: it would swallow what it should tell', (level, logger) => {
+    expect(() => settingsOf({ kafka, logger } as never)).toThrow(`${level} is missing`)
+  })
+})
+
+describe('what describe and checkToken take', () => {
+  test('is a signal and a time', () => {
+    expect(() => checkAskOptions({ signal: new AbortController().signal, timeoutMs: 5 })).not.toThrow()
+  })
+
+  test.each([
+    ['timeout', { timeout: 5 }],
+    ['timeoutMs', { timeoutMs: 0 }],
+    ['timeoutMs', { timeoutMs: '5' }],
+    ['timeoutMs', { timeoutMs: Number.NaN }],
+    ['signal', { signal: new AbortController() }],
+    ['options', null],
+    ['options', 5],
+  ])('refuses a bad %s: %j', (option, options) => {
+    expect(() => checkAskOptions(options as never)).toThrow(expect.objectContaining({ code: 'CONFIG', option }))
+  })
+})
+
+describe('what transact takes', () => {
+  test.each([
+    ['timeout', { timeout: 5 }],
+    ['timeoutMs', { timeoutMs: -1 }],
+    ['timeoutMs', { timeoutMs: Number.POSITIVE_INFINITY }],
+  ])('refuses a bad %s: %j', (option, options) => {
+    expect(() => checkTransactOptions(options as never)).toThrow(expect.objectContaining({ code: 'CONFIG', option }))
+    expect(() => checkTransactOptions({ timeoutMs: 5 })).not.toThrow()
+  })
+
+  test.each([undefined, null, {}, 'work'])('refuses %j as its work, as lead does', (work) => {
+    expect(() => checkWork(work)).toThrow(expect.objectContaining({ code: 'CONFIG', option: 'work' }))
+    expect(() => checkWork(() => undefined)).not.toThrow()
+  })
+})
+
 describe('the options of acquire, tryAcquire and lead', () => {
+  test('take no AbortController in place of its signal', () => {
+    expect(() => checkAcquireOptions({ signal: new AbortController() })).toThrow(
+      'signal is an object, wanted an AbortSignal',
+    )
+  })
+
   test('are the signal and the lease options, and no other', () => {
     const known = { signal: AbortSignal.abort(), leaseMs: 9, renewIntervalMs: 3, staggerMs: 1, transactionTimeoutMs: 9 }
     expect(() => checkAcquireOptions(known)).not.toThrow()
-    expect(() => checkAcquireOptions({ ...known, leaseMS: 9 })).toThrow(
-      expect.objectContaining({ code: 'CONFIG', option: 'leaseMS' }),
-    )
+    const slip = { ...known, leaseMS: 9 }
+    expect(() => checkAcquireOptions(slip)).toThrow(expect.objectContaining({ code: 'CONFIG', option: 'leaseMS' }))
   })
 })

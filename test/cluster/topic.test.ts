@@ -27,6 +27,24 @@ function ensure({ dependencies, runtime }: World, changes: Partial<TopicWish> = 
   return watched(ensureTopic(dependencies, { ...wish, ...changes }, bound))
 }
 
+describe('a cluster that cannot be reached', () => {
+  test('is told with what was in the way, and nothing is sent after the deadline', async () => {
+    const cluster = world()
+    const { runtime } = cluster
+    const started = runtime.monotonicNow()
+    const sentAt: number[] = []
+    cluster.connection.always('Metadata', () => {
+      sentAt.push(runtime.monotonicNow() - started)
+      return unreachable
+    })
+    const ensured = ensure(cluster, {}, 3_000)
+    await runtime.pass(4_000)
+    expect(ensured.now().error).toMatchObject({ code: 'TRANSPORT', retriable: true, cause: { kind: 'unreachable' } })
+    expect(sentAt.length).toBeGreaterThan(1)
+    expect(Math.max(...sentAt)).toBeLessThan(3_000)
+  })
+})
+
 describe('a topic that exists', () => {
   test('and fits is taken as it is, and nothing is made', async () => {
     const cluster = world()

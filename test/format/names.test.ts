@@ -43,10 +43,10 @@ describe.each([
   })
 
   it.each([
-    [undefined, 'a undefined'],
+    [undefined, 'undefined'],
     [null, 'null'],
-    [7, 'a number'],
-    [{}, 'a object'],
+    [7, 'of type number'],
+    [{}, 'of type object'],
   ])('may not be %j, which is no text', (value, what) => {
     // As a plain JavaScript caller can: the types forbid it.
     const text = value as unknown as string
