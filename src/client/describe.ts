@@ -89,7 +89,8 @@ async function observe(
 function agrees({ state, look }: Observed, authority: Authority): boolean {
   if (authority === 'current') return true
   const lease = state?.lease
-  if (lease === undefined || lease.kind === 'unreadable') return !look.found || look.state.startsWith('Complete')
+  // A transaction that completed after the log was read may have been the role's first lease.
+  if (lease === undefined) return !look.found
   return look.producerId === lease.header.producerId && look.producerEpoch === lease.header.producerEpoch
 }
 

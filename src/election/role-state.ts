@@ -133,23 +133,26 @@ export function nameProducer(state: RoleState, producerId: bigint): RoleState {
 
 /**
  * The state after a look at the role: names its producer id, and refutes every other candidate whose first record was
- * received before the look was sent. The findings are the candidates that were refuted now and lie above the counted lease;
- * those below it may be of the role's earlier ids. None where the coordinator no longer knows the role: then they are what an
- * expired id left behind.
+ * received before the look was sent. The findings are the candidates that were refuted now and lie above the beginning of the
+ * counted lease's token; those below it may be of the role's earlier ids, which never come back. None where the coordinator no longer
+ * knows the role: then they are what an expired id left behind. And the lease, where it counts from now and cannot be read.
  */
 export function applyLook(
   state: RoleState,
   look: { readonly found: boolean; readonly producerId: bigint; readonly sentAt: number },
 ): { readonly state: RoleState; readonly findings: readonly Finding[] } {
   const named = look.found && look.producerId >= 0n ? nameProducer(state, look.producerId) : state
+  const { lease } = named
+  const unread =
+    lease !== state.lease && lease?.kind === 'unreadable' ? [unreadable(state.role, lease.offset, lease.reason)] : []
   const refuted = named.candidates.filter((one) => !one.refuted && one.firstReceivedAt <= look.sentAt)
-  if (refuted.length === 0) return { state: named, findings: [] }
+  if (refuted.length === 0) return { state: named, findings: unread }
   const candidates = named.candidates.map((one) => (refuted.includes(one) ? { ...one, refuted: true } : one))
-  const above = look.found ? refuted.filter((one) => one.entry.offset > offsetOf(named.lease)) : []
+  const above = look.found ? refuted.filter((one) => one.entry.offset > beginningOf(lease)) : []
   const findings = above.map((one) =>
     foreign(state.role, one.entry.offset, `producer id ${one.producerId}, where a look shows ${look.producerId}`),
   )
-  return { state: { ...named, candidates }, findings }
+  return { state: { ...named, candidates }, findings: [...unread, ...findings] }
 }
 
 /**
@@ -219,7 +222,12 @@ function applyLease(state: RoleState, read: LeaseRead): Applied {
   if (isNamed && offset <= offsetOf(state.lease)) return { state }
   const mismatch = mismatchOf(state.lease, read)
   if (mismatch !== undefined) return refuse(mismatch)
-  if (isNamed) return { state: { ...state, lease: nextEntry(state.lease, read) } }
+  if (isNamed) {
+    const next: RoleState = { ...state, lease: nextEntry(state.lease, read) }
+    return read.kind === 'unreadable-lease'
+      ? { state: next, finding: unreadable(state.role, offset, read.reason) }
+      : { state: next }
+  }
 
   const known = state.candidates.find((candidate) => candidate.producerId === producerId)
   if (known !== undefined && known.entry.offset >= offset) return { state }
@@ -263,6 +271,12 @@ function mismatchOf(counted: LeaseEntry | undefined, read: LeaseRead): string | 
 
 function offsetOf(entry: LeaseEntry | undefined): bigint {
   return entry?.offset ?? -1n
+}
+
+/** Where the token of the counted lease began; its own offset where another port's id may have rotated under it. */
+function beginningOf(entry: LeaseEntry | undefined): bigint {
+  const isOneId = entry?.kind === 'lease' && entry.token.producerId === entry.header.producerId
+  return isOneId ? entry.term : offsetOf(entry)
 }
 
 // Newest first, so that a record in offset order costs one step whatever is remembered.

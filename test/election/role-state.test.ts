@@ -240,6 +240,22 @@ describe('candidates', () => {
     expect(entryOf(after, 'lease').offset).toBe(30n)
   })
 
+  it("between a counted lease and its token's beginning are a finding, for ids never come back", () => {
+    const records = [lease(10, { token: '100:5' }), lease(20, { token: '300:9' }), lease(30, { token: '100:5' })]
+    const looked = applyLook(fold(records, []), look(100n, 5000))
+    expect(entryOf(looked.state, 'lease')).toMatchObject({ offset: 30n, term: 10n })
+    expect(looked.findings).toMatchObject([{ kind: 'foreign-record', offset: 20n }])
+  })
+
+  it('that cannot be read are a finding once they count, by their own id or by a look', () => {
+    const unread = { kind: 'unreadable-record', offset: 10n }
+    expect(applyRecord(emptyRoleState(role, { named: [100n] }), unreadableLease(10)).finding).toMatchObject(unread)
+    const candidate = applyRecord(emptyRoleState(role), unreadableLease(10))
+    expect(candidate.finding).toBeUndefined()
+    expect(applyLook(candidate.state, look(100n, 5000)).findings).toMatchObject([unread])
+    expect(applyLook(candidate.state, look(200n, 5000)).findings).toMatchObject([{ kind: 'foreign-record' }])
+  })
+
   it('of the role earlier ids, below the counted lease, are no finding', () => {
     const state = fold([lease(10, { token: '300:0' }), lease(20, { token: '100:5' })], [])
     const looked = applyLook(state, look(100n, 5))
