@@ -93,7 +93,7 @@ export function openServices(settings: Settings, cluster: ClusterConnection, dia
     unusedMints: new Map(),
     log(bound) {
       // Shared by every caller, so one caller's signal must not end it for the others.
-      opening ??= openLog({ deadline: runtime.monotonicNow() + 4 * requestTimeoutMs }).catch((error: unknown) => {
+      opening ??= openLog({ deadline: runtime.monotonicNow() + 2 * requestTimeoutMs }).catch((error: unknown) => {
         opening = undefined
         throw error
       })
