@@ -4,9 +4,11 @@
  * It must not take longer than a second, nor send anything under the token.
  */
 
+import type { LookAnswer } from '../cluster/mint.js'
 import { isOwnAbort } from '../election/look.js'
 import type { LossSeen } from '../election/loss.js'
-import type { CoordinationError, TermDetails } from '../errors.js'
+import type { CoordinationError, FencedReason, TermDetails } from '../errors.js'
+import type { FencingToken } from '../format/token.js'
 import type { WonTerm } from './contender.js'
 import type { Services } from './services.js'
 import { withSignal } from './services.js'
@@ -36,8 +38,7 @@ export async function inquireFence(
     if (found !== undefined) return found
     const look = await minting.look(role, bound)
     log.applyLook(role, look)
-    const reason = isOwnAbort(look, token) ? 'transaction-timeout' : 'external-mint'
-    return lossError(details, seenInLog()) ?? fencedError(details, reason)
+    return lossError(details, seenInLog()) ?? fencedError(details, reasonOf(look, token))
   }
   try {
     return await withSignal(inquire(), patience.signal)
@@ -46,6 +47,12 @@ export async function inquireFence(
   } finally {
     timer.cancel()
   }
+}
+
+/** A coordinator that has forgotten the id, as after a long silence of its leader, shows nobody's mint. */
+function reasonOf(look: LookAnswer, token: FencingToken): FencedReason {
+  if (!look.found) return 'unknown'
+  return isOwnAbort(look, token) ? 'transaction-timeout' : 'external-mint'
 }
 
 /** The error of a loss that the log shows, or undefined where it shows none for certain. */

@@ -13,7 +13,7 @@ const fencedWords: { readonly [Reason in FencedReason]: string } = {
   takeover: 'another member leads',
   'transaction-timeout': 'a transaction outlived its timeout and the coordinator aborted it',
   'external-mint': 'somebody minted the transactional id',
-  unknown: 'nobody answered why',
+  unknown: 'nobody answered why in time, or the coordinator has forgotten the transactional id',
 }
 
 export function fencedError(term: TermDetails, reason: FencedReason, successor?: Successor): CoordinationError {
