@@ -330,6 +330,8 @@ export class Contender {
     ])
     let end: EndReached = firstEnd
     for (;;) {
+      // A look must not be the measure of its own age: the first on a connection may be the one that was held up.
+      const fastestBefore = turn.fastestLookMs ?? 0
       const look = await turn.look(bound)
       this.#log.applyLook(this.#role, look)
       const state = this.#log.stateOf(this.#role)
@@ -339,7 +341,7 @@ export class Contender {
         return { kind: 'over', reason: `the rules say ${evaluation.decision}` }
       }
       const ages = { lookMs: now - look.sentAt, endMs: now - end.askedAt }
-      if (!looksFresh(ages, turn.fastestLookMs ?? ages.lookMs, leaseMs)) {
+      if (!looksFresh(ages, fastestBefore, leaseMs)) {
         if (now >= bound.deadline)
           return { kind: 'failed', cause: new LookFailure('No look was answered fast enough', undefined) }
         end = await this.#log.readToEnd(this.#role, this.#briefly(bound))
