@@ -218,7 +218,7 @@ describe.each(kinds())('$name', ({ kind }) => {
   describeWithBrokers('the only broker', () => {
     const own = ownCluster(kind)
 
-    test.each<Harm>(harmsOf(kind, ['kill']))(
+    test.each<Harm>(harmsOf(kind, ['kill'], ['pause']))(
       'gone by %s and back ends no term but for a lost answer',
       {
         timeout: 120_000,
@@ -249,7 +249,7 @@ describe.each(kinds({ nodes: 3 }))('$name', ({ kind }) => {
   describeWithBrokers('a broker that fails', () => {
     const own = ownCluster(kind)
 
-    test.each<Harm>(harmsOf(kind, kind.transactionVersion === 2 ? ['kill', 'pause'] : ['stop']))(
+    test.each<Harm>(harmsOf(kind, ['kill', 'pause'], ['stop']))(
       'by %s ends no term but for a lost answer, and loses nothing acknowledged',
       { timeout: 240_000 },
       async (harm) => {
@@ -373,7 +373,7 @@ describe.each(kinds({ nodes: 3 }))('$name', ({ kind }) => {
       await leader.close()
     })
 
-    test.runIf(isLongForm || kind.transactionVersion === 2)(
+    test.runIf(isLongForm || isFirst(kind))(
       'that holds the only replica of a guarded partition wedges the role until it is back',
       {
         timeout: 240_000,
@@ -469,15 +469,21 @@ describe.each(kinds({ nodes: 3 }))('$name', ({ kind }) => {
   })
 })
 
-/** Counts of what was told besides acknowledgements. */
+/** Counts of what was told besides acknowledgements, with the last message of each. */
 function failuresOf({ told }: SteadyWriter): string {
-  const counts = new Map<string, number>()
-  for (const { outcome } of told) if (outcome !== 'ack') counts.set(outcome, (counts.get(outcome) ?? 0) + 1)
-  return [...counts].map(([code, count]) => `, ${count} x ${code}`).join('')
+  const counts = new Map<string, { count: number; message: string }>()
+  for (const { outcome, message = '' } of told) {
+    if (outcome !== 'ack') counts.set(outcome, { count: (counts.get(outcome)?.count ?? 0) + 1, message })
+  }
+  return [...counts].map(([code, { count, message }]) => `, ${count} x ${code} (${message})`).join('')
 }
 
-/** All harms in the long form; `short` in the short one. A cluster without `transaction.version` 2 beside it runs all it can. */
-function harmsOf({ kafkaVersion, transactionVersion }: SharedKind, short: readonly Harm[]): readonly Harm[] {
-  const isAlone = kafkaVersion !== undefined && transactionVersion === 0 && kinds().length === 1
-  return isLongForm || isAlone ? ['kill', 'stop', 'pause'] : short
+/** All harms in the long form; in the short one some on the first kind of cluster that this run knows, and another on the second. */
+function harmsOf(kind: SharedKind, onFirst: readonly Harm[], onSecond: readonly Harm[]): readonly Harm[] {
+  if (isLongForm) return ['kill', 'stop', 'pause']
+  return isFirst(kind) ? onFirst : onSecond
+}
+
+function isFirst({ transactionVersion }: SharedKind): boolean {
+  return kinds()[0]?.kind.transactionVersion === transactionVersion
 }
