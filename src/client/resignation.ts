@@ -7,7 +7,7 @@
 import type { ProducerPair } from '../cluster/mint.js'
 import { mintExpecting } from '../cluster/mint.js'
 import type { Bound } from '../cluster/schedule.js'
-import { producerEpoch, Transaction } from '../cluster/transaction.js'
+import { abortStrayTransaction, producerEpoch, Transaction } from '../cluster/transaction.js'
 import { registrationOf } from '../election/role-state.js'
 import { compareIncarnations } from '../format/headers.js'
 import type { WonTerm } from './contender.js'
@@ -16,10 +16,12 @@ import type { Services } from './services.js'
 
 /** Mints once more with the term's own pair as expected (I3). Undefined = somebody else minted first. */
 export async function seal(
-  { minting, coordinators }: Services,
-  { role, token, policy }: WonTerm,
+  { minting, coordinators, transactions }: Services,
+  { role, token, epoch, policy }: WonTerm,
   bound: Bound,
 ): Promise<ProducerPair | undefined> {
+  // Over a transaction that is open, transaction version 0 refuses the seal as if somebody else had minted.
+  await abortStrayTransaction(transactions, epoch, bound)
   const turn = await minting.takeTurn(role, 'seal', bound)
   try {
     return await mintExpecting(coordinators, role, token, policy.transactionTimeoutMs, bound)

@@ -76,11 +76,13 @@ export interface ProducerEpoch {
   readonly sequences: Map<string, number>
   /** Why the epoch may begin no further transaction (I9), or undefined. */
   taint: string | undefined
+  /** An answer to an addition was lost: a late copy of it may open a transaction that nobody here knows of. */
+  additionLost: boolean
 }
 
 /** A fresh epoch: no sequence used, no taint. */
 export function producerEpoch(transactionalId: string, pair: ProducerPair): ProducerEpoch {
-  return { transactionalId, pair, sequences: new Map(), taint: undefined }
+  return { transactionalId, pair, sequences: new Map(), taint: undefined, additionLost: false }
 }
 
 /** What a transaction needs of the cluster. */
@@ -198,6 +200,7 @@ export class Transaction {
           attempted,
           bound,
         )
+        if (added.answerLost) this.#epoch.additionLost = true
         if (added.disposition === 'fenced') throw fenced(this.#epoch)
         if (added.disposition !== 'ok') throw refusalError('AddOffsetsToTxn', added.errorCode, attempted)
         this.#groups.add(groupId)
@@ -327,7 +330,7 @@ export class Transaction {
     const wasBegun = this.#begun
     this.#begun = true
     try {
-      return await this.#dependencies.coordinators.ask<'AddPartitionsToTxn'>(
+      const answered = await this.#dependencies.coordinators.ask<'AddPartitionsToTxn'>(
         this.#key,
         'work',
         {
@@ -339,7 +342,10 @@ export class Transaction {
         { operation: 'Write', resource: `transactional id '${this.#epoch.transactionalId}'` },
         bound,
       )
+      if (answered.answerLost) this.#epoch.additionLost = true
+      return answered
     } catch (error) {
+      if (error instanceof Unanswered && error.answerLost) this.#epoch.additionLost = true
       // What never reached the coordinator leaves it nothing to end.
       if (error instanceof Unanswered && !error.mayBeApplied) this.#begun = wasBegun
       throw asFailure(error)
@@ -423,6 +429,29 @@ export class Transaction {
   #taint(why: string): void {
     this.#epoch.taint ??= why
   }
+}
+
+/**
+ * Aborts what a late copy of an addition may have opened under the epoch since its last transaction ended. Nothing of the caller's is in
+ * it. For an epoch that begins no further transaction: a late copy of this request finds none of them.
+ *
+ * @throws Unanswered when the bound ends it first.
+ */
+export async function abortStrayTransaction(
+  { coordinators }: TransactionDependencies,
+  { transactionalId, pair, additionLost }: ProducerEpoch,
+  bound: Bound,
+): Promise<void> {
+  if (!additionLost) return
+  // Whatever is answered: 48 where there is no such transaction, and a fence is told by whoever asks next.
+  await coordinators.ask<'EndTxn'>(
+    { keyType: 'transaction', key: transactionalId },
+    'work',
+    { api: 'EndTxn', transactionalId, ...pair, committed: false },
+    ({ errorCode }) => errorCode,
+    { operation: 'Write', resource: `transactional id '${transactionalId}'` },
+    bound,
+  )
 }
 
 /** The first code of a per-partition answer that is neither success nor "not attempted" (55, whose order is arbitrary). */

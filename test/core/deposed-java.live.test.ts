@@ -105,7 +105,8 @@ describe.each(kinds())('$name', ({ kind }) => {
       }
     })
 
-    test.runIf(knowsTransactionVersion2)('by hand is handed the token of a successor that minted once', async () => {
+    const handed = knowsTransactionVersion2 ? ['is handed'] : []
+    test.each(handed)('by hand %s the token of a successor that minted once', async () => {
       const { bootstrap } = cluster()
       const [role, guarded] = [freshName('by-hand'), await guardedTopic(bootstrap)]
       const [deposed, successor] = [await HandMade.open(bootstrap, role), await HandMade.open(bootstrap, role)]

@@ -280,6 +280,31 @@ describe.each(kinds())('$name', ({ kind }) => {
       }
     })
 
+    test.concurrent('the seal, over a transaction that a late AddPartitionsToTxn opened', async () => {
+      const { bootstrap } = cluster()
+      const role = freshName('seal')
+      const guarded = await guardedTopic(bootstrap)
+      const proxy = await startFrameProxy(bootstrap)
+      const kafka = new Kafka({ brokers: [...proxy.bootstrap], logLevel: logLevel.NOTHING })
+      const holder = new CoordinationClient({ kafka, memberId: 'holder', partitions: 1, ...settings })
+      try {
+        const leadership = await holder.acquire(role)
+        const rule = proxy.rule({ api: 'AddPartitionsToTxn' }, { do: 'hold' })
+        await leadership.send(oneRecord(guarded, 'done'))
+        const [held] = rule.treated
+        await untilSettled(bootstrap, role)
+        held?.release()
+        await held?.answered
+        expect((await lookAt(bootstrap, role)).state).toBe('Ongoing')
+        expect(await leadership.resign()).toBe('resigned')
+        expectTruth(await readCommittedLog(bootstrap, guarded), 'done', 'done')
+        expect((await holder.describe(role)).state).toBe('vacant')
+      } finally {
+        await holder.close()
+        await proxy.close()
+      }
+    })
+
     test.concurrent('the seal, never answered: the lease runs out, and nobody is told that it was resigned', async () => {
       const { bootstrap } = cluster()
       const role = freshName('seal')
