@@ -24,7 +24,8 @@ export async function leadersOf(bootstrap: readonly string[], topic: string): Pr
 export function coordinatorPartition(transactionalId: string): number {
   let hash = 0
   for (let at = 0; at < transactionalId.length; at++) hash = (hash * 31 + transactionalId.charCodeAt(at)) | 0
-  return (hash & 0x7fffffff) % internalPartitions
+  // Kafka's Utils.abs; clearing the sign bit gives another partition for every odd negative hash.
+  return (hash === -(2 ** 31) ? 0 : Math.abs(hash)) % internalPartitions
 }
 
 /** Makes each partition's first replica its leader, where it is in sync. */
