@@ -5,7 +5,8 @@
  * What happened is read from the coordination topic's raw log, not from what the members say.
  */
 import { afterEach, describe, expect, test } from 'vitest'
-import { discardMembersAfterEach, Member, monotonicNow } from '../client/programs/live.js'
+import { discardMembersAfterEach, Member, monotonicNow, partitionOfRole } from '../client/programs/live.js'
+import { JavaMember } from '../interop/java-member.js'
 import { describeWithKafka, freshName } from '../kafka/suites.js'
 import { Child } from '../support/child.js'
 import { type RoleInLog, registeredMembers, roleInLog, tokensInOrder } from '../support/coordination-topic.js'
@@ -159,6 +160,33 @@ describe.each(suites)('succession: $name', ({ name, kind }) => {
       await laterLeads
       expect(leadersInOrder(await read(role))).toEqual(['holder', 'twin'])
       for (const last of [earlier, later, holder]) await last.end()
+    })
+
+    test('is a Java member with the id of a live one, which ends with SUPERSEDED', async () => {
+      const { bootstrap } = cluster()
+      const role = freshName('java-twin')
+      const ours = await member('twin', longLease)
+      const leads = ours.ask({ do: 'lead', role })
+      await ours.child.next('leading')
+      const java = await JavaMember.start({ bootstrap, role, memberId: 'twin' })
+      try {
+        // Other ports register only where the roster lacks their id, so its lease is all that it writes.
+        const renewal = async (): Promise<void> => {
+          await java.call({ do: 'begin' })
+          await java.call({ do: 'lease', topic, partition: partitionOfRole(role), leaseMs: longLease.leaseMs })
+          await java.call({ do: 'commit' })
+        }
+        await java.call({ do: 'init' })
+        await renewal()
+        expect((await leads).error).toMatchObject({ code: 'SUPERSEDED', role })
+        // Nobody mints any more: a fenced Java producer could not commit again.
+        for (let renewals = 0; renewals < 3; renewals += 1) await renewal()
+        expect(leadersInOrder(await read(role)).slice(0, 2)).toEqual(['twin', 'twin'])
+        await ours.end()
+        await renewal()
+      } finally {
+        await java.discard()
+      }
     })
 
     test('waits one lease length at most behind 50 dead members, and sweeps them', { timeout: 120_000 }, async () => {
