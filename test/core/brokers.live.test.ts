@@ -6,7 +6,7 @@ import { type ClientOptions, CoordinationClient, parseRole, rolePartition } from
 import { type KafkaCluster, type KafkaNode, startCluster } from '../kafka/cluster.js'
 import type { SharedKind } from '../kafka/global-setup.js'
 import { describeWithBrokers, freshName } from '../kafka/suites.js'
-import { isLongForm, rounds, tell } from '../support/form.js'
+import { isLongForm, rounds, tell, testWhere } from '../support/form.js'
 import { kinds } from '../support/kinds.js'
 import { lookAt } from '../support/look.js'
 import {
@@ -295,7 +295,8 @@ describe.each(kinds({ nodes: 3 }))('$name', ({ kind }) => {
       },
     )
 
-    test.runIf(isLongForm)(
+    testWhere(
+      isLongForm,
       'together with the broker that coordinates the role it leads, and both back',
       {
         timeout: 240_000,
@@ -373,7 +374,8 @@ describe.each(kinds({ nodes: 3 }))('$name', ({ kind }) => {
       await leader.close()
     })
 
-    test.runIf(isLongForm || isFirst(kind))(
+    testWhere(
+      isLongForm || isFirst(kind),
       'that holds the only replica of a guarded partition wedges the role until it is back',
       {
         timeout: 240_000,

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { readCommittedLog } from '../../examples/demo/raw-log.js'
 import { CoordinationClient, isCoordinationError, type Leadership, parseRole, rolePartition } from '../../src/index.js'
 import { describeWithKafka, freshName, type SharedCluster } from '../kafka/suites.js'
-import { isLongForm, tell } from '../support/form.js'
+import { isLongForm, tell, testWhere } from '../support/form.js'
 import { type Direction, type FrameProxy, startFrameProxy } from '../support/frame-proxy.js'
 import { kinds } from '../support/kinds.js'
 import { lookAt } from '../support/look.js'
@@ -99,7 +99,8 @@ describe.each(kinds())('$name', ({ kind }) => {
       for (const line of lines) tell(line)
     })
 
-    test.runIf(isLongForm || kinds()[0]?.kind.transactionVersion === kind.transactionVersion)(
+    testWhere(
+      isLongForm || kinds()[0]?.kind.transactionVersion === kind.transactionVersion,
       'takes 2 s a request costs no term that is long enough, and a short one its lease',
       {
         timeout: 120_000,

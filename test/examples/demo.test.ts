@@ -47,13 +47,13 @@ async function expectHeld(program: Program): Promise<void> {
     expect(at, `${pattern} from line ${from} on in\n${program.output}`).toBeGreaterThanOrEqual(0)
     from = at + 1
   }
-  expect(program.lines.filter((line) => line.length > 120)).toEqual([])
+  expect(program.lines.filter((line) => line.length > 100)).toEqual([])
 }
 
 /** The process ids that the demo told of. */
 async function memberPids(program: Program): Promise<readonly number[]> {
-  const [line] = await program.line(/process \d+.* compete for/)
-  return [...line.matchAll(/process (\d+)/g)].map(([, pid]) => Number(pid))
+  const [line] = await program.line(/pid \d+.* compete for/)
+  return [...line.matchAll(/pid (\d+)/g)].map(([, pid]) => Number(pid))
 }
 
 function isAlive(pid: number): boolean {

@@ -4,8 +4,15 @@
  * A suite asserts the same in both forms; only its count differs. What it counted or timed it prints with `tell`.
  */
 
+import { type TestOptions, test } from 'vitest'
+
 /** Whether this run is the long form. */
 export const isLongForm: boolean = process.env.MANDATE_TEST_FORM === 'long'
+
+/** A test that this form of a suite has, or leaves out altogether: one that is skipped would count as such. */
+export function testWhere(isPartOfForm: boolean, name: string, options: TestOptions, body: () => Promise<void>): void {
+  if (isPartOfForm) test(name, options, body)
+}
 
 /** How many rounds to run. */
 export function rounds(short: number, long: number): number {
