@@ -91,7 +91,9 @@ async function onKafka(bootstrap: readonly string[], names: Names, signal: Abort
     signal,
   )
   try {
-    tell(`${cast.members.map(({ name, pid }) => `${name} (pid ${pid})`).join(', ')} compete for '${role}'`)
+    const memberNames = cast.members.map(({ name }) => name).join(', ')
+    const pids = cast.members.map(({ pid }) => pid).join(', ')
+    tell(`${memberNames} (pid ${pids}) compete for '${role}'`)
     const stage = { cast, observer, role, commandsTopic, bootstrap, leaseMs, tell }
     const { killedTerms } = await orAborted(play(stage), signal)
     return await verdict(bootstrap, commandsTopic, { role, writes: cast.writes, killedTerms })

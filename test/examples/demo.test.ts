@@ -52,8 +52,8 @@ async function expectHeld(program: Program): Promise<void> {
 
 /** The process ids that the demo told of. */
 async function memberPids(program: Program): Promise<readonly number[]> {
-  const [line] = await program.line(/pid \d+.* compete for/)
-  return [...line.matchAll(/pid (\d+)/g)].map(([, pid]) => Number(pid))
+  const [, pids = ''] = await program.line(/\(pid ([\d, ]+)\) compete for/)
+  return pids.split(', ').map(Number)
 }
 
 function isAlive(pid: number): boolean {
