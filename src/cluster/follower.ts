@@ -7,8 +7,8 @@
  * It hands records on and must not know what they mean.
  */
 import type { CoordinationError } from '../errors.js'
-import { coordinationError, isCoordinationError } from '../errors.js'
-import type { Runtime, Timer } from '../runtime.js'
+import { coordinationError } from '../errors.js'
+import type { Runtime } from '../runtime.js'
 import { sleep } from '../runtime.js'
 import type { ApiResponse, ClusterConnection, Node } from './connection.js'
 import { RequestFailure } from './connection.js'
@@ -19,6 +19,8 @@ import { oldestOpenOffset, settleBatch } from './markers.js'
 import type { Metadata, PartitionLeader, TopicIdentity } from './metadata.js'
 import type { Bound } from './schedule.js'
 import { backoffMs, isPast, pause, requestDeadline } from './schedule.js'
+import type { TopicChange } from './topic-watch.js'
+import { TopicWatch } from './topic-watch.js'
 
 /** What a followed partition tells its reader, synchronously and in log order. */
 export interface PartitionReader {
@@ -95,24 +97,19 @@ export interface FollowerOptions {
 const longPollMs = 5_000
 const fetchBytes = 4 * 1024 * 1024
 const partitionFetchBytes = 1024 * 1024
-/** How often the topic is compared with what it was, where no error of a partition makes it sooner. */
-const identityCheckMs = 10_000
-/** How long a change has to stand: a broker that lags behind may answer from before. */
-const changeConfirmedAfterMs = 2_000
 
 /** The partitions of one topic that a client follows. */
 export class Follower {
   readonly #options: FollowerOptions
+  readonly #watch: TopicWatch
   readonly #followed = new Map<number, Followed>()
   readonly #polls = new Map<number, Poll>()
   readonly #closed = new AbortController()
   #rotation = 0
-  #identityTimer: Timer | undefined
-  /** Monotonic instant since which every look at the topic has found it changed. */
-  #changedSince: number | undefined
 
   constructor(options: FollowerOptions) {
     this.#options = options
+    this.#watch = new TopicWatch(options, (change) => this.#stopForChange(change))
   }
 
   /** Follows a partition until the follower closes. */
@@ -136,7 +133,7 @@ export class Follower {
     }
     this.#followed.set(partition, followed)
     reader.started()
-    this.#identityTimer ??= this.#checkIdentityIn(identityCheckMs)
+    this.#watch.start()
     this.#assign(followed)
   }
 
@@ -191,7 +188,7 @@ export class Follower {
   #stop(error: CoordinationError): readonly Followed[] {
     if (this.#closed.signal.aborted) return []
     this.#closed.abort(error)
-    this.#identityTimer?.cancel()
+    this.#watch.stop()
     const stopped = [...this.#followed.values()]
     this.#followed.clear()
     for (const { waiters } of stopped) for (const waiter of [...waiters]) waiter.failed(error)
@@ -199,7 +196,7 @@ export class Follower {
   }
 
   /** Offsets no longer mean what they did, so nothing may be concluded from the log any more. */
-  #stopForChange(setting: string, found: string, wanted: string): void {
+  #stopForChange({ setting, found, wanted }: TopicChange): void {
     const { topic } = this.#options
     const error = coordinationError(
       'TOPIC',
@@ -207,38 +204,6 @@ export class Follower {
       { topic, setting, found, wanted },
     )
     for (const { reader } of this.#stop(error)) reader.topicChanged(error)
-  }
-
-  #checkIdentityIn(delayMs: number): Timer {
-    return this.#options.runtime.setTimer(delayMs, () => void this.#checkIdentity())
-  }
-
-  async #checkIdentity(): Promise<void> {
-    const { metadata, runtime, topic, requestTimeoutMs } = this.#options
-    try {
-      await metadata.look(topic, { deadline: runtime.monotonicNow() + requestTimeoutMs })
-    } catch (error) {
-      // A cluster that does not answer says nothing of the topic; the partitions' own errors are told elsewhere.
-      if (!(error instanceof RequestFailure) && !isCoordinationError(error)) throw error
-    }
-    const isSame = this.#hasSameIdentity()
-    if (this.#closed.signal.aborted) return
-    this.#identityTimer = this.#checkIdentityIn(isSame ? identityCheckMs : changeConfirmedAfterMs)
-  }
-
-  /** Whether the topic is the one that was checked, by the latest look at it. Ends the follower once a change has stood. */
-  #hasSameIdentity(): boolean {
-    const { metadata, runtime, topic, identity } = this.#options
-    const found = metadata.identityOf(topic)
-    const change = found === undefined ? undefined : changeOf(identity, found)
-    if (change === undefined) {
-      this.#changedSince = undefined
-      return true
-    }
-    const now = runtime.monotonicNow()
-    this.#changedSince ??= now
-    if (now - this.#changedSince >= changeConfirmedAfterMs) this.#stopForChange(...change)
-    return false
   }
 
   /** Finds the partition's leader and position, then hands it to that broker's poll; goes on until it has. */
@@ -265,7 +230,7 @@ export class Follower {
 
   async #tryToPlace(followed: Followed, bound: Bound): Promise<boolean> {
     const leader = await this.#leaderOf(followed, bound)
-    if (!this.#hasSameIdentity()) {
+    if (!this.#watch.isSame()) {
       this.#options.metadata.forget(this.#options.topic, followed.partition)
       return false
     }
@@ -277,7 +242,7 @@ export class Follower {
       const latest = await this.#offsetOf(followed, 'latest', bound)
       if (typeof latest !== 'bigint') return false
       if (followed.readBefore !== undefined && latest < followed.readBefore) {
-        this.#stopForChange('end', String(latest), `at least ${followed.readBefore}`)
+        this.#stopForChange({ setting: 'end', found: String(latest), wanted: `at least ${followed.readBefore}` })
         return true
       }
       followed.readBefore = undefined
@@ -476,7 +441,11 @@ export class Follower {
       if ('divergingEpoch' in answer && answer.divergingEpoch !== undefined) {
         // Only what every in-sync replica had was ever read, so records are lost, even where the log has grown past them again.
         const { endOffset } = answer.divergingEpoch
-        this.#stopForChange('end', String(endOffset), `at least ${followed.position ?? endOffset}`)
+        this.#stopForChange({
+          setting: 'end',
+          found: String(endOffset),
+          wanted: `at least ${followed.position ?? endOffset}`,
+        })
         return
       }
       if (disposition === 're-read') {
@@ -549,18 +518,4 @@ export class Follower {
 
 function hasReached(followed: Followed, end: bigint): boolean {
   return followed.position !== undefined && followed.catchUpEnd === undefined && followed.position >= end
-}
-
-/** What tells `found` from `known`, as setting, value found and value known. Partitions are only ever added: fewer are an old answer. */
-function changeOf(
-  known: TopicIdentity,
-  found: TopicIdentity | 'absent',
-): readonly [setting: string, found: string, known: string] | undefined {
-  if (found === 'absent') return ['existence', 'missing', 'present']
-  const { topicId, partitionCount } = found
-  if (known.topicId !== undefined && topicId !== undefined && topicId !== known.topicId) {
-    return ['topic id', topicId, known.topicId]
-  }
-  if (partitionCount > known.partitionCount) return ['partitions', String(partitionCount), String(known.partitionCount)]
-  return undefined
 }
