@@ -69,14 +69,16 @@ async function observe(
   const { runtime } = services
   const giveUpAt = Math.min(bound.deadline, runtime.monotonicNow() + longestMarkerWaitMs)
   try {
+    let mismatches = 0
     for (let attempt = 0; ; attempt++) {
       const observed = await observeOnce(services, role, bound)
-      const token = tokenOf(observed.state)
-      const authority = judge(observed, token)
+      const authority = judge(observed, tokenOf(observed.state))
       const isFinishing = observed.look.found && observed.look.state.startsWith('Prepare')
-      if (agrees(observed, authority) && (!isFinishing || attempt >= newestLeaseAttempts))
+      if (agrees(observed, authority) && (!isFinishing || attempt >= newestLeaseAttempts)) {
         return { ...observed, authority }
-      if (isFinishing ? runtime.monotonicNow() >= giveUpAt : attempt > 0) return { ...observed, authority }
+      }
+      // A look may show complete what was being finished while the log was read, so one mismatch alone proves nothing.
+      if (isFinishing ? runtime.monotonicNow() >= giveUpAt : ++mismatches > 1) return { ...observed, authority }
       if (isFinishing) await pause(runtime, concurrentTransactionsDelayMs(attempt), bound)
     }
   } catch (error) {
