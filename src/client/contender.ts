@@ -1,74 +1,30 @@
 /**
- * One contention for a role: registers, waits for its turn by the rules, looks, mints, and writes the first lease.
+ * One contention for a role: registers, waits for its turn by the rules, challenges, and begins anew until it has won.
  *
- * The rules are `src/election`'s; this file acts on them and holds I5 (the order of winning) and I10 (what surrounds a mint). It must not
- * lead: what it wins goes to `leadership.ts`.
+ * The rules are `src/election`'s, the challenge is `challenge.ts`'s. It must not lead: what it wins goes to `leadership.ts`.
  */
 import { transportError } from '../cluster/coordinator.js'
-import type { EndReached } from '../cluster/follower.js'
-import type { LookAnswer, Turn } from '../cluster/mint.js'
-import { LookFailure, mintExpecting } from '../cluster/mint.js'
-import { isOperatingFailure } from '../cluster/operating-failure.js'
+import type { LookAnswer } from '../cluster/mint.js'
 import { produceUntilAnswered } from '../cluster/produce.js'
 import type { Bound } from '../cluster/schedule.js'
 import { backoffMs, concurrentTransactionsDelayMs, pause } from '../cluster/schedule.js'
-import type { ProducerEpoch } from '../cluster/transaction.js'
-import { producerEpoch, Transaction, TransactionFailure } from '../cluster/transaction.js'
 import { expiryOf } from '../election/lease-entry.js'
-import { judgeLook, looksFresh } from '../election/look.js'
 import type { LeasePolicy } from '../election/policy.js'
 import type { RoleState } from '../election/role-state.js'
 import { registrationOf, wantsLook } from '../election/role-state.js'
-import type { StrangerMemory } from '../election/stranger.js'
-import { judgeStranger } from '../election/stranger.js'
 import type { Evaluation, Self } from '../election/succession.js'
-import { evaluate, supersededBy } from '../election/succession.js'
-import { sweepOf } from '../election/sweep.js'
-import { coordinationError, isCoordinationError } from '../errors.js'
+import { evaluate } from '../election/succession.js'
+import { coordinationError } from '../errors.js'
 import type { Incarnation } from '../format/headers.js'
 import { compareIncarnations } from '../format/headers.js'
 import type { Role } from '../format/names.js'
-import { FencingToken } from '../format/token.js'
+import type { ChallengeOutcome, WonTerm } from './challenge.js'
+import { Challenge, failedOrThrow } from './challenge.js'
 import type { CoordinationLog } from './coordination-log.js'
-import { leaseRecord, registrationRecord, registrationTombstone, wallNow } from './coordination-records.js'
-import type { AcquireSplit } from './diagnostics.js'
+import { registrationRecord, registrationTombstone, wallNow } from './coordination-records.js'
 import type { Services } from './services.js'
-import { rememberEndedToken } from './services.js'
-import { isHopeless, supersededError, wedgedError } from './term-errors.js'
+import { supersededError, wedgedError } from './term-errors.js'
 import { wedgedAfterMs } from './wedge-watch.js'
-
-/** A term that was just won: everything its leadership needs. */
-export interface WonTerm {
-  readonly role: Role
-  readonly policy: LeasePolicy
-  readonly incarnation: Incarnation
-  readonly token: FencingToken
-  readonly term: bigint
-  readonly epoch: ProducerEpoch
-  /** Monotonic instant until which the first lease lasts for its holder. */
-  readonly deadline: number
-  readonly log: CoordinationLog
-  readonly split: AcquireSplit
-}
-
-type ChallengeOutcome =
-  | { readonly kind: 'led'; readonly won: WonTerm }
-  /** The rules no longer say so, or somebody else was first: evaluate again. */
-  | { readonly kind: 'over'; readonly reason: string }
-  /** Wait until the instant, or a new record of the role, then look again. */
-  | { readonly kind: 'wait'; readonly until: number; readonly reason: string }
-  /** The coordinator is finishing a transaction: look again very soon. */
-  | { readonly kind: 'busy'; readonly look: LookAnswer | undefined }
-  /** Something passing went wrong: back off, then evaluate again. */
-  | { readonly kind: 'failed'; readonly cause: unknown }
-
-interface Minted {
-  readonly token: FencingToken
-  readonly by: Extract<Evaluation, { decision: 'challenge' }>
-  readonly lookedAt: number
-  readonly mintedAt: number
-  readonly split: Pick<AcquireSplit, 'detectMs' | 'mintMs'>
-}
 
 /** No acquire or close waits longer than this for its registration's tombstone. */
 const withdrawMs = 2_000
@@ -80,13 +36,13 @@ export class Contender {
   readonly #policy: LeasePolicy
   readonly #log: CoordinationLog
   readonly #signal: AbortSignal
+  readonly #challenge: Challenge
   #self: Self | undefined
   #wake: (() => void) | undefined
   #failures = 0
   #busyLooks = 0
   #busySince: number | undefined
   #warnedOfWedge = false
-  #stranger: StrangerMemory | undefined
   #saidAt: number
 
   constructor(services: Services, log: CoordinationLog, role: Role, policy: LeasePolicy, signal: AbortSignal) {
@@ -95,6 +51,10 @@ export class Contender {
     this.#role = role
     this.#policy = policy
     this.#signal = signal
+    this.#challenge = new Challenge(services, log, role, policy, signal, {
+      self: () => this.#me(),
+      evaluate: () => this.#evaluate(),
+    })
     this.#saidAt = services.runtime.monotonicNow()
   }
 
@@ -181,7 +141,7 @@ export class Contender {
         return 'again'
       }
       case 'challenge': {
-        const outcome = await this.#challenge()
+        const outcome = await this.#challenge.attempt()
         return await this.#after(outcome, onePass)
       }
     }
@@ -299,179 +259,6 @@ export class Contender {
     }
   }
 
-  async #challenge(): Promise<ChallengeOutcome> {
-    const { minting, runtime } = this.#services
-    const bound: Bound = {
-      deadline: runtime.monotonicNow() + Math.max(this.#policy.leaseMs, this.#services.settings.requestTimeoutMs),
-      signal: this.#signal,
-    }
-    let minted: Minted | ChallengeOutcome
-    try {
-      const turn = await minting.takeTurn(this.#role, 'challenge', bound)
-      try {
-        minted = await this.#mintInTurn(turn, bound)
-      } finally {
-        turn.release()
-      }
-      if ('kind' in minted) return minted
-      return await this.#win(minted)
-    } catch (error) {
-      return failedOrThrow(error, this.#signal)
-    }
-  }
-
-  /** I10: end, look, mint; each within its age, the last two in one tick. */
-  async #mintInTurn(turn: Turn, bound: Bound): Promise<Minted | ChallengeOutcome> {
-    const { runtime, coordinators } = this.#services
-    const { leaseMs, transactionTimeoutMs } = this.#policy
-    const [firstEnd, transactionVersion] = await Promise.all([
-      this.#log.readToEnd(this.#role, this.#briefly(bound)),
-      this.#services.transactionVersion(bound),
-    ])
-    let end: EndReached = firstEnd
-    for (;;) {
-      // A look must not be the measure of its own age: the first on a connection may be the one that was held up.
-      const fastestBefore = turn.fastestLookMs ?? 0
-      const look = await turn.look(bound)
-      this.#log.applyLook(this.#role, look)
-      const state = this.#log.stateOf(this.#role)
-      const evaluation = this.#evaluate()
-      const now = runtime.monotonicNow()
-      if (state === undefined || evaluation.decision !== 'challenge') {
-        return { kind: 'over', reason: `the rules say ${evaluation.decision}` }
-      }
-      const ages = { lookMs: now - look.sentAt, endMs: now - end.askedAt }
-      if (!looksFresh(ages, fastestBefore, leaseMs)) {
-        if (now >= bound.deadline)
-          return { kind: 'failed', cause: new LookFailure('No look was answered fast enough', undefined) }
-        end = await this.#log.readToEnd(this.#role, this.#briefly(bound))
-        continue
-      }
-      const context = { transactionVersion, now, ownRegistration: this.#me().ownRegistration, leaseMs }
-      const verdict = judgeLook(state, look, context)
-      if (verdict === 'look-again') return { kind: 'busy', look }
-      if (verdict === 'stranger' && !this.#isOwnUnusedMint(look)) {
-        const judgement = judgeStranger(this.#stranger, look, {
-          now,
-          lastErrorAt: this.#lastErrorAt(),
-          slot: evaluation.slot,
-          leaseMs,
-          readToEndSinceLastLook: true,
-        })
-        this.#stranger = judgement.memory
-        if (judgement.verdict === 'wait') {
-          const pair = `${look.producerId}:${look.producerEpoch}`
-          return { kind: 'wait', until: judgement.until, reason: `somebody minted ${pair} just now (${look.state})` }
-        }
-      }
-      this.#stranger = undefined
-      // Whoever was aborted while it looked deposes nobody.
-      this.#signal.throwIfAborted()
-      const first = await turn.mint(transactionTimeoutMs, coordinators.requestDeadline(bound))
-      if (first.kind === 'look-again') return { kind: 'busy', look: undefined }
-      if (first.kind === 'failed') return { kind: 'failed', cause: first.cause }
-      this.#services.unusedMints.set(this.#role, first.pair)
-      // Whatever transaction.version the cluster runs: a deposed client that ends its transaction by EndTxn 5 is served on all (I3).
-      const pair = await mintExpecting(coordinators, this.#role, first.pair, transactionTimeoutMs, {
-        deadline: bound.deadline,
-      })
-      if (pair === undefined) return { kind: 'over', reason: 'somebody else minted at the same time' }
-      this.#services.unusedMints.set(this.#role, pair)
-      const mintedAt = runtime.monotonicNow()
-      return {
-        token: FencingToken.of(pair.producerId, pair.producerEpoch),
-        by: evaluation,
-        lookedAt: look.answeredAt,
-        mintedAt,
-        split: { detectMs: Math.max(0, look.answeredAt - evaluation.slot), mintMs: mintedAt - look.answeredAt },
-      }
-    }
-  }
-
-  #isOwnUnusedMint({ found, producerId, producerEpoch }: LookAnswer): boolean {
-    const unused = this.#services.unusedMints.get(this.#role)
-    return found && unused?.producerId === producerId && unused.producerEpoch === producerEpoch
-  }
-
-  /** I5: after the mint, read to an end asked for now, then commit the first lease with the sweep. */
-  async #win(minted: Minted): Promise<ChallengeOutcome> {
-    const { runtime, settings, transactions } = this.#services
-    const { token } = minted
-    const role = this.#role
-    const self = this.#me()
-    this.#log.nameProducer(role, token.producerId)
-    const bound: Bound = { deadline: runtime.monotonicNow() + this.#policy.leaseMs }
-    await this.#log.readToEnd(role, { ...bound, signal: this.#signal })
-    const state = this.#log.stateOf(role)
-    if (state === undefined) {
-      const message = `The log of '${role}' is being read again`
-      return { kind: 'failed', cause: coordinationError('TRANSPORT', message, { retriable: true }) }
-    }
-    this.#throwIfSuperseded(state)
-    const swept = sweepOf(state, self, {
-      now: runtime.monotonicNow(),
-      policy: this.#policy,
-      wonBySlot: minted.by.by === 'slot',
-      lastErrorAt: this.#lastErrorAt(),
-    })
-    const author = { role, memberId: self.memberId, incarnation: self.incarnation }
-    const records = [
-      leaseRecord(author, { token, term: undefined, leaseMs: this.#policy.leaseMs }, runtime),
-      ...swept.map((member) => registrationTombstone(role, member, runtime)),
-    ]
-    const partition = this.#log.partitionOf(role)
-    const epoch = producerEpoch(role, token)
-    const transaction = new Transaction(transactions, epoch)
-    try {
-      const offsets = await transaction.send([{ topic: settings.topic, partition, records }], bound)
-      const latest = this.#log.stateOf(role)
-      if (latest !== undefined) this.#throwIfSuperseded(latest)
-      this.#signal.throwIfAborted()
-      await transaction.end(true, bound)
-      if (epoch.taint !== undefined) throw new TransactionFailure({ kind: 'failed' }, epoch.taint)
-      const term = offsets[0]?.[0]
-      const enlistedAt = transaction.enlistedAt(settings.topic, partition)
-      if (term === undefined || enlistedAt === undefined) throw new Error('a committed lease has an offset')
-      this.#services.unusedMints.delete(role)
-      return {
-        kind: 'led',
-        won: {
-          role,
-          policy: this.#policy,
-          incarnation: self.incarnation,
-          token,
-          term,
-          epoch,
-          deadline: enlistedAt + this.#policy.leaseMs,
-          log: this.#log,
-          split: { ...minted.split, firstLeaseMs: runtime.monotonicNow() - minted.mintedAt },
-        },
-      }
-    } catch (error) {
-      rememberEndedToken(this.#services, role, token)
-      if (isCoordinationError(error, 'SUPERSEDED')) throw error
-      if (error instanceof TransactionFailure) {
-        if (error.reason.kind === 'fenced')
-          return { kind: 'over', reason: 'somebody else minted before the first lease' }
-        if (error.reason.kind === 'commit-unknown') return { kind: 'failed', cause: error }
-      }
-      await transaction.end(false, bound).catch(() => undefined)
-      return failedOrThrow(error, this.#signal)
-    }
-  }
-
-  #throwIfSuperseded(state: RoleState): void {
-    const by = supersededBy(state, this.#me())
-    if (by !== undefined) throw supersededError(this.#role, this.#services.settings.memberId, by)
-  }
-
-  #lastErrorAt(): number | undefined {
-    const ofPartition = this.#log.lastErrorAt(this.#role)
-    const ofCoordinator = this.#services.coordinators.lastErrorAt({ keyType: 'transaction', key: this.#role })
-    if (ofPartition === undefined) return ofCoordinator
-    return ofCoordinator === undefined ? ofPartition : Math.max(ofPartition, ofCoordinator)
-  }
-
   /** Looks come on the schedule of a retried 51, and once a second when that has gone on for too long. */
   async #waitWhileBusy(look: LookAnswer | undefined, onePass: boolean): Promise<void> {
     const { runtime } = this.#services
@@ -535,25 +322,9 @@ export class Contender {
     this.#services.diagnostics.tell('challenge', { role: this.#role, member: memberId, by: 'rules', outcome, reason })
   }
 
-  /** A bound for a read within a turn: other roles' seals and challenges wait for the turn, whatever ails this partition. */
-  #briefly({ deadline, signal }: Bound): Bound {
-    const { runtime, settings } = this.#services
-    const briefly = Math.min(deadline, runtime.monotonicNow() + settings.requestTimeoutMs)
-    return signal === undefined ? { deadline: briefly } : { deadline: briefly, signal }
-  }
-
   /** A bound for one step that waits for the cluster: the step is repeated while the contention goes on. */
   #shortly(): Bound {
     const { runtime, settings } = this.#services
     return { deadline: runtime.monotonicNow() + 2 * settings.requestTimeoutMs, signal: this.#signal }
   }
-}
-
-/** A passing failure as an outcome; anything else is thrown. */
-function failedOrThrow(error: unknown, signal: AbortSignal): Extract<ChallengeOutcome, { kind: 'failed' }> {
-  if (signal.aborted) throw signal.reason
-  const cause = error instanceof TransactionFailure && error.cause !== undefined ? error.cause : error
-  if (isHopeless(cause)) throw cause
-  if (!isOperatingFailure(cause)) throw cause
-  return { kind: 'failed', cause }
 }

@@ -10,7 +10,7 @@ import type { Bound } from '../cluster/schedule.js'
 import { abortStrayTransaction, producerEpoch, Transaction } from '../cluster/transaction.js'
 import { registrationOf } from '../election/role-state.js'
 import { compareIncarnations } from '../format/headers.js'
-import type { WonTerm } from './contender.js'
+import type { WonTerm } from './challenge.js'
 import { leaseTombstone, registrationTombstone } from './coordination-records.js'
 import type { Services } from './services.js'
 
