@@ -2,11 +2,15 @@
  * A coordination topic that is no longer what was read: deleted, made again shorter or longer, given partitions. Whoever led or asked by it
  * is told so, and nobody is told `vacant` by an old client.
  */
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { Kafka, logLevel } from 'kafkajs'
 import { describe, expect, test } from 'vitest'
 import { CoordinationClient, isCoordinationError, type Leadership } from '../../src/index.js'
-import { describeWithKafka, freshName } from '../kafka/suites.js'
+import { startCluster } from '../kafka/cluster.js'
+import { describeWithBrokers, describeWithKafka, freshName } from '../kafka/suites.js'
 import { tell } from '../support/form.js'
 import { kinds } from '../support/kinds.js'
 import { makeTopic, registrationRecord, writePlainly } from './hand-writer.js'
@@ -133,5 +137,59 @@ describe.each(kinds())('$name', ({ name: kindName, kind }) => {
       },
       180_000,
     )
+  })
+})
+
+describeWithBrokers('a coordination topic whose log was cut back', () => {
+  test('ends leaderships, waits and answers with TOPIC, once its broker is back', { timeout: 240_000 }, async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'mandate-cut-back-'))
+    const kafkaVersion = kinds()[0]?.kind.kafkaVersion
+    const cluster = await startCluster({
+      nodes: 1,
+      transactionVersion: kinds()[0]?.kind.transactionVersion ?? 0,
+      ...(kafkaVersion === undefined ? {} : { kafkaVersion }),
+      overrides: { 'log.dirs': folder },
+    })
+    const clients: CoordinationClient[] = []
+    try {
+      const kafka = new Kafka({ brokers: [...cluster.bootstrap], logLevel: logLevel.NOTHING })
+      const [topic, control] = [await makeTopic(kafka), await makeTopic(kafka)]
+      const clientOf = (memberId: string, on: string): CoordinationClient => {
+        const client = new CoordinationClient({ kafka, topic: on, memberId, createTopic: false, ...lease })
+        clients.push(client)
+        return client
+      }
+      const role = freshName('role')
+      const [leader, observer, other] = [
+        clientOf('leader', topic),
+        clientOf('observer', topic),
+        clientOf('other', control),
+      ]
+      const leadership = await leader.acquire(role)
+      const untouched = await other.acquire(freshName('control'))
+      for (let renewal = 0; renewal < 5; renewal += 1) await leadership.renew()
+      expect(await observer.describe(role)).toMatchObject({ holder: 'leader', authority: 'current' })
+
+      const ended = new Promise<unknown>((resolve) => {
+        leadership.signal.addEventListener('abort', () => resolve(leadership.signal.reason), { once: true })
+      })
+      const [node] = cluster.nodes
+      if (node === undefined) throw new Error('a cluster has a node')
+      await node.stop()
+      const logOfTopic = join(folder, `${topic}-0`)
+      for (const file of readdirSync(logOfTopic)) {
+        if (file !== 'partition.metadata') rmSync(join(logOfTopic, file))
+      }
+      await node.start()
+
+      expect(await ended).toMatchObject({ code: 'TOPIC', topic, setting: 'end' })
+      await expect(observer.describe(role)).rejects.toMatchObject({ code: 'TOPIC', topic })
+      await untouched.renew()
+      expect(untouched.signal.aborted, 'the topic beside it was not touched').toBe(false)
+    } finally {
+      await Promise.all(clients.map((client) => client.close({ timeoutMs: 1_000 })))
+      await cluster.stop()
+      rmSync(folder, { recursive: true, force: true })
+    }
   })
 })
