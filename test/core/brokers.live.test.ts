@@ -6,6 +6,7 @@ import { type ClientOptions, CoordinationClient, parseRole, rolePartition } from
 import { type KafkaCluster, type KafkaNode, startCluster } from '../kafka/cluster.js'
 import type { SharedKind } from '../kafka/global-setup.js'
 import { describeWithBrokers, freshName } from '../kafka/suites.js'
+import { aborted } from '../support/aborted.js'
 import { isLongForm, rounds, tell, testWhere } from '../support/form.js'
 import { kinds } from '../support/kinds.js'
 import { lookAt } from '../support/look.js'
@@ -420,7 +421,7 @@ describe.each(kinds({ nodes: 3 }))('$name', ({ kind }) => {
         const wedged = { code: 'WEDGED', partitions: [`${shortTopic}-0`] }
 
         await expect(prober.tryAcquire(short.role)).resolves.toBeUndefined()
-        await new Promise((resolve) => short.signal.addEventListener('abort', resolve, { once: true }))
+        await aborted(short.signal)
         const endedMs = performance.now() - committedAt
         expect(short.signal.reason).toMatchObject({
           code: 'LEASE_EXPIRED',

@@ -2,11 +2,13 @@
  * What the suites of doubt share: a member that leads for ever with every term of it, what a caller was told against what the log
  * holds, and every request that went over a proxy.
  */
+
 import { setTimeout as delay } from 'node:timers/promises'
 import { Kafka, logLevel } from 'kafkajs'
 import { expect } from 'vitest'
 import type { RawRecord } from '../../examples/demo/raw-log.js'
 import { CoordinationClient, isCoordinationError, type Leadership } from '../../src/index.js'
+import { aborted } from '../support/aborted.js'
 import type { FrameProxy, ProxiedRequest } from '../support/frame-proxy.js'
 import { type Pair, pairIn } from '../support/hand-made.js'
 import { lookAt } from '../support/look.js'
@@ -51,7 +53,7 @@ export class Leader {
         this.terms.push(term)
         for (const wake of this.#waiting.splice(0)) wake()
         if (!leadership.signal.aborted) {
-          await new Promise((resolve) => leadership.signal.addEventListener('abort', resolve, { once: true }))
+          await aborted(leadership.signal)
         }
         term.endedAt = performance.now()
       },

@@ -2,12 +2,14 @@
  * Members that come back, on real brokers: alone after their lease ran out, all together after an outage, without their registrations,
  * and with requests of an earlier process of the same id still on their way.
  */
+
 import { setTimeout as delay } from 'node:timers/promises'
 import { Kafka, logLevel } from 'kafkajs'
 import { afterEach, describe, expect, test } from 'vitest'
 import { type ClientOptions, CoordinationClient, encodeKey, parseMemberId, parseRole } from '../../src/index.js'
 import { discardMembersAfterEach, Member, partitionOfRole } from '../client/programs/live.js'
 import { describeWithKafka, freshName } from '../kafka/suites.js'
+import { aborted } from '../support/aborted.js'
 import { registeredMembers, roleInLog, tokensInOrder } from '../support/coordination-topic.js'
 import { type FrameProxy, startFrameProxy } from '../support/frame-proxy.js'
 import { kinds } from '../support/kinds.js'
@@ -75,7 +77,7 @@ describe.each(kinds())('after an outage: $name', ({ kind }) => {
       const client = clientOf('lone', { ...timing, requestTimeoutMs: 1_000 }, proxy.bootstrap)
       const leadership = await client.acquire(role)
       const block = proxy.block()
-      await new Promise((resolve) => leadership.signal.addEventListener('abort', resolve, { once: true }))
+      await aborted(leadership.signal)
       expect(leadership.signal.reason).toMatchObject({ code: expect.stringMatching(/^(LEASE_EXPIRED|TERM_ENDED)$/) })
       const again = client.acquire(role)
       await delay(staggerMs)

@@ -102,9 +102,7 @@ describe.each(kinds())('$name', ({ kind }) => {
     testWhere(
       isLongForm || kinds()[0]?.kind.transactionVersion === kind.transactionVersion,
       'takes 2 s a request costs no term that is long enough, and a short one its lease',
-      {
-        timeout: 120_000,
-      },
+      { timeout: 300_000 },
       async () => {
         const { bootstrap } = cluster()
         const topic = freshName('commands')

@@ -2,12 +2,14 @@
  * Requests whose answer is lost, and requests that are lost and arrive late: what the caller is told is what the log holds, an epoch in
  * doubt begins no further transaction (I9), and `lead` leads again without waiting for a lease to run out.
  */
+
 import { Kafka, logLevel } from 'kafkajs'
 import { beforeAll, describe, expect, test } from 'vitest'
 import { type RawRecord, readCommittedLog } from '../../examples/demo/raw-log.js'
 import { CoordinationClient, type Leadership } from '../../src/index.js'
 import { guardedTopic, oneRecord } from '../client/programs/live.js'
 import { describeWithKafka, freshName } from '../kafka/suites.js'
+import { aborted } from '../support/aborted.js'
 import { roleInLog, tokensInOrder } from '../support/coordination-topic.js'
 import { isLongForm, tell } from '../support/form.js'
 import { type RequestMatch, startFrameProxy } from '../support/frame-proxy.js'
@@ -232,7 +234,7 @@ describe.each(kinds())('$name', ({ kind }) => {
           first.signal.addEventListener('abort', () => rule.remove())
           const outcome = await told(run(first, guarded, group))
           if (!first.signal.aborted) {
-            await new Promise((resolve) => first.signal.addEventListener('abort', resolve, { once: true }))
+            await aborted(first.signal)
           }
           const atEnd = additionsUnder(requests, first.token.toString()).length
           expect(rule.treated.length).toBeGreaterThan(1)

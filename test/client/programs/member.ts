@@ -5,6 +5,7 @@
  * itself comes as events of its own. `at` is in ms on the machine's monotonic clock, so instants of several processes compare.
  * It never calls process.exit: it ends when its input has ended and its client is closed.
  */
+
 import diagnosticsChannel from 'node:diagnostics_channel'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -13,6 +14,7 @@ import type { GuardedOffsets, GuardedRecord, Leadership, LeaseOptions, Transacti
 import { CoordinationClient, diagnosticChannelName, isCoordinationError } from '../../../src/index.js'
 import type { Runtime } from '../../../src/runtime.js'
 import { systemRuntime } from '../../../src/runtime.js'
+import { aborted } from '../../support/aborted.js'
 
 export interface MemberSetup extends LeaseOptions {
   readonly brokers: readonly string[]
@@ -147,7 +149,7 @@ async function leadForEver(role: string, options: LeaseOptions, writeTo: string 
       say('leading', leadership.toJSON())
       if (writeTo !== undefined) await writeUntilRefused(leadership, writeTo)
       if (!leadership.signal.aborted) {
-        await new Promise((resolve) => leadership.signal.addEventListener('abort', resolve, { once: true }))
+        await aborted(leadership.signal)
       }
     },
     { ...options, signal: waitFor(role) },
