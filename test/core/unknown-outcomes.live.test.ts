@@ -9,7 +9,7 @@ import { type RawRecord, readCommittedLog } from '../../examples/demo/raw-log.js
 import { CoordinationClient, type Leadership } from '../../src/index.js'
 import { guardedTopic, oneRecord } from '../client/programs/live.js'
 import { describeWithKafka, freshName } from '../kafka/suites.js'
-import { aborted } from '../support/aborted.js'
+import { aborted as hasAborted } from '../support/aborted.js'
 import { roleInLog, tokensInOrder } from '../support/coordination-topic.js'
 import { isLongForm, tell } from '../support/form.js'
 import { type RequestMatch, startFrameProxy } from '../support/frame-proxy.js'
@@ -234,7 +234,7 @@ describe.each(kinds())('$name', ({ kind }) => {
           first.signal.addEventListener('abort', () => rule.remove())
           const outcome = await told(run(first, guarded, group))
           if (!first.signal.aborted) {
-            await aborted(first.signal)
+            await hasAborted(first.signal)
           }
           const atEnd = additionsUnder(requests, first.token.toString()).length
           expect(rule.treated.length).toBeGreaterThan(1)
