@@ -88,7 +88,9 @@ describe.each(kinds())('after an outage: $name', ({ kind }) => {
     test('stay in the queue when all of them were cut off for a lease and more than two staggers', async () => {
       const role = freshName('outage')
       const proxy = await proxied()
-      const options = { ...timing, requestTimeoutMs: 1_000 }
+      // Longer than the longest back-off of whoever cannot reach the broker: a sweep judges by what happened a stagger ago.
+      const longStaggerMs = 2_500
+      const options = { ...timing, staggerMs: longStaggerMs, requestTimeoutMs: 1_000 }
       const ids = ['a', 'b', 'c', 'd']
       const [a, ...standbys] = ids.map((id) => clientOf(id, options, proxy.bootstrap))
       const onlooker = clientOf('onlooker')
@@ -102,7 +104,7 @@ describe.each(kinds())('after an outage: $name', ({ kind }) => {
       const before = await roleInLog(cluster().bootstrap, topic, role)
       const block = proxy.block()
       // An outage, and not an event, is what is waited for.
-      await delay(leaseMs + 4 * staggerMs)
+      await delay(leaseMs + 3 * longStaggerMs)
       block.lift()
       const next = await Promise.race(waits)
       expect(next.term).toBeGreaterThan(first.term)
