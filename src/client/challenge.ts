@@ -59,7 +59,6 @@ export type ChallengeOutcome =
 interface Minted {
   readonly token: FencingToken
   readonly by: Extract<Evaluation, { decision: 'challenge' }>
-  readonly lookedAt: number
   readonly mintedAt: number
   readonly split: Pick<AcquireSplit, 'detectMs' | 'mintMs'>
 }
@@ -179,7 +178,6 @@ export class Challenge {
       return {
         token: FencingToken.of(pair.producerId, pair.producerEpoch),
         by: evaluation,
-        lookedAt: look.answeredAt,
         mintedAt,
         split: { detectMs: Math.max(0, look.answeredAt - evaluation.slot), mintMs: mintedAt - look.answeredAt },
       }

@@ -30,7 +30,7 @@ interface KnownTopic extends TopicIdentity {
 
 /** What a look at a topic found: how many partitions it has, or that it does not exist, or a Kafka code. */
 export type TopicLook =
-  | { readonly kind: 'found'; readonly topic: MetadataTopic; readonly brokerCount: number }
+  | { readonly kind: 'found'; readonly topic: MetadataTopic }
   | { readonly kind: 'absent' }
   | { readonly kind: 'refused'; readonly errorCode: number }
 
@@ -128,6 +128,6 @@ export class Metadata {
     }
     this.#absent.delete(topic)
     this.#topics.set(topic, { partitionCount: found.partitions.length, topicId: found.topicId, leaders, askedAt })
-    return { kind: 'found', topic: found, brokerCount: answer.brokers.length }
+    return { kind: 'found', topic: found }
   }
 }
