@@ -17,8 +17,8 @@ import { dispositionOf, kafkaErrorName, refusalError } from './error-table.js'
 import type { OpenTransactions, SettledRecord } from './markers.js'
 import { oldestOpenOffset, settleBatch } from './markers.js'
 import type { Metadata, PartitionLeader, TopicIdentity } from './metadata.js'
-import type { Bound } from './schedule.js'
-import { backoffMs, isPast, pause, requestDeadline } from './schedule.js'
+import type { Bound, Waiting } from './schedule.js'
+import { backoffMs, isPast, pause, requestDeadline, waitWithin } from './schedule.js'
 import type { TopicChange } from './topic-watch.js'
 import { TopicWatch } from './topic-watch.js'
 
@@ -44,9 +44,17 @@ export interface EndReached {
 }
 
 interface EndWaiter {
-  readonly end: bigint
-  readonly reached: () => void
-  readonly failed: (error: unknown) => void
+  /** Undefined where the end of the read from earliest is meant, whatever it will be. */
+  readonly end: EndReached | undefined
+  readonly wait: Waiting<EndReached>
+}
+
+/** A read from the earliest offset, until it has reached the end that was asked for on its way. */
+interface ReadFromEarliest {
+  readonly startedAt: number
+  /** Monotonic instant at which its end was asked for. */
+  endAskedAt: number | undefined
+  end: bigint | undefined
 }
 
 interface Followed {
@@ -54,17 +62,17 @@ interface Followed {
   readonly reader: PartitionReader
   /** The broker whose poll the partition is in; undefined while it is looked for. */
   leader: PartitionLeader | undefined
-  /** Undefined while a read from earliest has not begun. */
+  /** The next offset to be read; undefined while a read from earliest looks for its first. */
   position: bigint | undefined
   /** Where the log was read to before the current read from earliest began. */
   readBefore: bigint | undefined
-  readStartedAt: number
+  /** The read from earliest that is under way; undefined once it has caught up. */
+  reading: ReadFromEarliest | undefined
   lastFetchedEpoch: number
   open: OpenTransactions
-  /** The end at which the current read from earliest counts as caught up; undefined once it has. */
-  catchUpEnd: bigint | undefined
   lastAnswerAt: number
   lastErrorAt: number | undefined
+  lastError: string | undefined
   attempts: number
   assigning: boolean
   waiters: EndWaiter[]
@@ -121,12 +129,12 @@ export class Follower {
       leader: undefined,
       position: undefined,
       readBefore: undefined,
-      readStartedAt: this.#options.runtime.monotonicNow(),
+      reading: this.#readFromEarliest(),
       lastFetchedEpoch: -1,
       open: new Map(),
-      catchUpEnd: undefined,
       lastAnswerAt: this.#options.runtime.monotonicNow(),
       lastErrorAt: undefined,
+      lastError: undefined,
       attempts: 0,
       assigning: false,
       waiters: [],
@@ -142,11 +150,6 @@ export class Follower {
     return this.#followed.get(partition)?.lastErrorAt
   }
 
-  /** The next offset to be read, or undefined while a read from earliest begins. */
-  position(partition: number): bigint | undefined {
-    return this.#followed.get(partition)?.position
-  }
-
   /**
    * Asks for the partition's end now and resolves when it has been read, with the read from earliest complete. Rejects with the
    * signal's reason, with `TOPIC` once the topic is no longer the one that was read, or with `TRANSPORT` at the deadline: an
@@ -156,27 +159,25 @@ export class Follower {
     this.#closed.signal.throwIfAborted()
     const followed = this.#followed.get(partition)
     if (followed === undefined) throw new Error(`partition ${partition} is not followed`)
-    const { runtime, topic } = this.#options
+    const { runtime } = this.#options
+    // A read from earliest that has not asked for its end yet asks for one that will do.
+    if (followed.reading !== undefined && followed.reading.endAskedAt === undefined) {
+      return await this.#reached(followed, undefined, bound)
+    }
     for (let attempt = 0; ; attempt++) {
       bound.signal?.throwIfAborted()
       this.#closed.signal.throwIfAborted()
       const askedAt = runtime.monotonicNow()
+      const readBefore = followed.position
       const end = await this.#offsetOf(followed, 'latest', bound)
-      if (typeof end === 'bigint') {
+      // A lower end than what was read means a log that was cut back, or a broker that does not know yet that it leads no more.
+      if (end !== undefined && (readBefore === undefined || end >= readBefore)) {
         this.#closed.signal.throwIfAborted()
-        await this.#reached(followed, end, bound)
-        return { end, askedAt }
+        return await this.#reached(followed, { end, askedAt }, bound)
       }
-      if (isPast(runtime, bound)) {
-        throw coordinationError(
-          'TRANSPORT',
-          `The end of ${topic}-${partition} could not be asked for: ${end.message}`,
-          {
-            retriable: true,
-          },
-        )
-      }
+      if (end !== undefined) this.#noteError(followed, `ListOffsets answered ${end}, below what was read`)
       await pause(runtime, backoffMs(runtime, attempt), bound)
+      if (isPast(runtime, bound)) throw this.#unreached(followed, undefined)
     }
   }
 
@@ -191,7 +192,7 @@ export class Follower {
     this.#watch.stop()
     const stopped = [...this.#followed.values()]
     this.#followed.clear()
-    for (const { waiters } of stopped) for (const waiter of [...waiters]) waiter.failed(error)
+    for (const followed of stopped) failWaiters(followed, error)
     return stopped
   }
 
@@ -215,41 +216,43 @@ export class Follower {
   }
 
   async #place(followed: Followed): Promise<void> {
-    const { runtime, requestTimeoutMs } = this.#options
+    const { runtime } = this.#options
     while (!this.#closed.signal.aborted) {
       try {
         if (followed.attempts > 0) await sleep(runtime, backoffMs(runtime, followed.attempts), this.#closed.signal)
         followed.attempts += 1
-        const placed = await this.#tryToPlace(followed, { deadline: runtime.monotonicNow() + requestTimeoutMs })
+        const placed = await this.#tryToPlace(followed)
         if (placed) return
       } catch (error) {
-        for (const waiter of [...followed.waiters]) waiter.failed(error)
+        failWaiters(followed, error)
       }
     }
   }
 
-  async #tryToPlace(followed: Followed, bound: Bound): Promise<boolean> {
-    const leader = await this.#leaderOf(followed, bound)
+  async #tryToPlace(followed: Followed): Promise<boolean> {
+    const leader = await this.#leaderOf(followed, this.#soon())
     if (!this.#watch.isSame()) {
       this.#options.metadata.forget(this.#options.topic, followed.partition)
       return false
     }
     if (leader === undefined) return false
     if (followed.position === undefined) {
-      followed.readStartedAt = this.#options.runtime.monotonicNow()
-      const earliest = await this.#offsetOf(followed, 'earliest', bound)
-      if (typeof earliest !== 'bigint') return false
-      const latest = await this.#offsetOf(followed, 'latest', bound)
-      if (typeof latest !== 'bigint') return false
+      const reading = this.#readFromEarliest()
+      followed.reading = reading
+      const earliest = await this.#offsetOf(followed, 'earliest', this.#soon())
+      if (earliest === undefined) return false
+      reading.endAskedAt = this.#options.runtime.monotonicNow()
+      const latest = await this.#offsetOf(followed, 'latest', this.#soon())
+      if (latest === undefined) return false
       if (followed.readBefore !== undefined && latest < followed.readBefore) {
         this.#stopForChange({ setting: 'end', found: String(latest), wanted: `at least ${followed.readBefore}` })
         return true
       }
+      reading.end = latest
       followed.readBefore = undefined
       followed.position = earliest
       followed.lastFetchedEpoch = -1
       followed.open = new Map()
-      followed.catchUpEnd = latest
       this.#noteProgress(followed)
     }
     if (this.#closed.signal.aborted) return true
@@ -260,23 +263,34 @@ export class Follower {
     return true
   }
 
+  #readFromEarliest(): ReadFromEarliest {
+    return { startedAt: this.#options.runtime.monotonicNow(), endAskedAt: undefined, end: undefined }
+  }
+
+  /** The bound of one request of our own. */
+  #soon(): Bound {
+    return { deadline: this.#options.runtime.monotonicNow() + this.#options.requestTimeoutMs }
+  }
+
   async #leaderOf(followed: Followed, bound: Bound): Promise<PartitionLeader | undefined> {
     const { metadata, topic } = this.#options
     try {
-      return await metadata.leaderOf(topic, followed.partition, { deadline: bound.deadline })
+      const leader = await metadata.leaderOf(topic, followed.partition, { deadline: bound.deadline })
+      if (leader === undefined) followed.lastError = 'the partition has no leader'
+      return leader
     } catch (error) {
       this.#noteFailure(followed, error)
       return undefined
     }
   }
 
-  /** Asks the leader for an offset once. A failure is noted, its leader forgotten, and returned. */
-  async #offsetOf(followed: Followed, at: 'earliest' | 'latest', bound: Bound): Promise<bigint | { message: string }> {
+  /** Asks the leader for an offset once. Of a failure, which is noted and has the leader forgotten, nothing comes. */
+  async #offsetOf(followed: Followed, at: 'earliest' | 'latest', bound: Bound): Promise<bigint | undefined> {
     const { connection, metadata, runtime, topic, requestTimeoutMs } = this.#options
     const { partition } = followed
     const deadline = requestDeadline(runtime, requestTimeoutMs, bound)
     const leader = await this.#leaderOf(followed, { deadline })
-    if (leader === undefined) return { message: 'the partition has no leader' }
+    if (leader === undefined) return undefined
     try {
       const answer = await connection.request(
         leader.node,
@@ -288,14 +302,12 @@ export class Follower {
       const disposition = found === undefined ? 'retry-later' : dispositionOf('ListOffsets', found.errorCode)
       if (found !== undefined && disposition === 'ok' && found.offset >= 0n) return found.offset
       if (found !== undefined && disposition === 'fatal') throw this.#refusal('ListOffsets', found.errorCode)
-      followed.lastErrorAt = runtime.monotonicNow()
+      this.#noteError(followed, `ListOffsets answered ${kafkaErrorName(found?.errorCode ?? -1)}`)
       if (disposition === 'find-again') metadata.forget(topic, partition)
-      return { message: `ListOffsets answered ${kafkaErrorName(found?.errorCode ?? -1)}` }
     } catch (error) {
-      if (!(error instanceof RequestFailure)) throw error
       this.#noteFailure(followed, error)
-      return { message: error.message }
     }
+    return undefined
   }
 
   #refusal(api: 'ListOffsets' | 'Fetch', errorCode: number): CoordinationError {
@@ -304,43 +316,37 @@ export class Follower {
 
   #noteFailure(followed: Followed, error: unknown): void {
     if (!(error instanceof RequestFailure)) throw error
-    const { metadata, runtime, topic } = this.#options
-    followed.lastErrorAt = runtime.monotonicNow()
+    const { metadata, topic } = this.#options
+    this.#noteError(followed, error.message)
     metadata.forget(topic, followed.partition)
     throwIfHopeless(error, { operation: 'Read', resource: `topic '${topic}'` })
   }
 
-  #reached(followed: Followed, end: bigint, bound: Bound): Promise<void> {
-    const { runtime, topic } = this.#options
-    if (hasReached(followed, end)) return Promise.resolve()
-    return new Promise((resolve, reject) => {
-      bound.signal?.throwIfAborted()
-      const settle = (finish: () => void): void => {
-        timer.cancel()
-        bound.signal?.removeEventListener('abort', onAbort)
-        followed.waiters = followed.waiters.filter((other) => other !== waiter)
-        finish()
-      }
-      const onAbort = (): void => settle(() => reject(bound.signal?.reason))
-      const waiter: EndWaiter = {
-        end,
-        reached: () => settle(resolve),
-        failed: (error) => settle(() => reject(error)),
-      }
-      const timer = runtime.setTimer(bound.deadline - runtime.monotonicNow(), () =>
-        settle(() =>
-          reject(
-            coordinationError(
-              'TRANSPORT',
-              `${topic}-${followed.partition} was not read to its end at ${end} in time (position ${followed.position ?? 'unknown'})`,
-              { retriable: true },
-            ),
-          ),
-        ),
-      )
-      bound.signal?.addEventListener('abort', onAbort, { once: true })
-      followed.waiters.push(waiter)
-    })
+  #noteError(followed: Followed, message: string): void {
+    followed.lastErrorAt = this.#options.runtime.monotonicNow()
+    followed.lastError = message
+  }
+
+  async #reached(followed: Followed, end: EndReached | undefined, bound: Bound): Promise<EndReached> {
+    if (end !== undefined && hasReached(followed, end.end)) return end
+    const wait = waitWithin<EndReached>(this.#options.runtime, bound, () => this.#unreached(followed, end))
+    const waiter: EndWaiter = { end, wait }
+    followed.waiters.push(waiter)
+    try {
+      return await wait.ended
+    } finally {
+      followed.waiters = followed.waiters.filter((other) => other !== waiter)
+    }
+  }
+
+  #unreached({ partition, position, lastError }: Followed, end: EndReached | undefined): CoordinationError {
+    const name = `${this.#options.topic}-${partition}`
+    const why = lastError === undefined ? '' : `; its last error was: ${lastError}`
+    const message =
+      end === undefined
+        ? `The end of ${name} could not be asked for in time${why}`
+        : `${name} was not read to its end at ${end.end} in time (position ${position ?? 'unknown'})${why}`
+    return coordinationError('TRANSPORT', message, { retriable: true })
   }
 
   /** Adds the partition to its leader's poll. A long poll under way without it is cut short, or its first records would wait for that. */
@@ -407,7 +413,7 @@ export class Follower {
     try {
       this.#noteFailure(followed, error)
     } catch (hopeless) {
-      for (const waiter of [...followed.waiters]) waiter.failed(hopeless)
+      failWaiters(followed, hopeless)
     }
     this.#assign(followed)
   }
@@ -454,15 +460,15 @@ export class Follower {
         followed.lastErrorAt = now
         metadata.forget(topic, answer.partition)
         if (disposition === 'fatal') {
-          const refusal = this.#refusal('Fetch', answer.errorCode)
-          for (const waiter of [...followed.waiters]) waiter.failed(refusal)
+          failWaiters(followed, this.#refusal('Fetch', answer.errorCode))
         }
         this.#assign(followed)
-      } else if (now - followed.lastAnswerAt > longestSilenceMs && followed.catchUpEnd === undefined) {
+      } else if (now - followed.lastAnswerAt > longestSilenceMs && followed.reading === undefined) {
         this.#readAgain(followed)
       } else {
         followed.lastAnswerAt = now
         followed.attempts = 0
+        followed.lastError = undefined
         this.#apply(followed, answer.batches, now)
       }
     }
@@ -486,23 +492,23 @@ export class Follower {
 
   #noteProgress(followed: Followed): void {
     const { runtime, longestSilenceMs } = this.#options
-    if (
-      followed.catchUpEnd !== undefined &&
-      followed.position !== undefined &&
-      followed.position >= followed.catchUpEnd
-    ) {
-      followed.catchUpEnd = undefined
+    const { position, reading } = followed
+    if (position === undefined) return
+    let caughtUp: EndReached | undefined
+    if (reading?.end !== undefined && reading.endAskedAt !== undefined && position >= reading.end) {
       const now = runtime.monotonicNow()
       followed.lastAnswerAt = now
       // A read that took this long may itself have missed a tombstone that was cleaned away behind it.
-      if (now - followed.readStartedAt > longestSilenceMs) {
+      if (now - reading.startedAt > longestSilenceMs) {
         this.#readAgain(followed)
         return
       }
+      followed.reading = undefined
+      caughtUp = { end: reading.end, askedAt: reading.endAskedAt }
       followed.reader.caughtUp()
     }
-    for (const waiter of [...followed.waiters]) {
-      if (hasReached(followed, waiter.end)) waiter.reached()
+    for (const { end = caughtUp, wait } of [...followed.waiters]) {
+      if (end !== undefined && hasReached(followed, end.end)) wait.resolve(end)
     }
   }
 
@@ -510,12 +516,16 @@ export class Follower {
     this.#options.metadata.forget(this.#options.topic, followed.partition)
     followed.readBefore = followed.position
     followed.position = undefined
-    followed.catchUpEnd = undefined
+    followed.reading = this.#readFromEarliest()
     followed.reader.started()
     this.#assign(followed)
   }
 }
 
-function hasReached(followed: Followed, end: bigint): boolean {
-  return followed.position !== undefined && followed.catchUpEnd === undefined && followed.position >= end
+function hasReached({ position, reading }: Followed, end: bigint): boolean {
+  return position !== undefined && reading === undefined && position >= end
+}
+
+function failWaiters({ waiters }: Followed, error: unknown): void {
+  for (const { wait } of waiters) wait.reject(error)
 }

@@ -26,6 +26,8 @@ interface KnownTopic extends TopicIdentity {
   /** Monotonic ms at which it was asked for. */
   readonly askedAt: number
   readonly leaders: Map<number, PartitionLeader>
+  /** The newest leader epoch that was ever named, by partition. */
+  readonly leaderEpochs: Map<number, number>
 }
 
 /** What a look at a topic found: how many partitions it has, or that it does not exist, or a Kafka code. */
@@ -57,11 +59,6 @@ export class Metadata {
     const known = this.#topics.get(topic)?.leaders.get(partition)
     if (known !== undefined) return known
     await this.look(topic, options)
-    return this.#topics.get(topic)?.leaders.get(partition)
-  }
-
-  /** The leader as far as it is known now. */
-  knownLeaderOf(topic: string, partition: number): PartitionLeader | undefined {
     return this.#topics.get(topic)?.leaders.get(partition)
   }
 
@@ -122,12 +119,28 @@ export class Metadata {
     }
     if (disposition !== 'ok') return { kind: 'refused', errorCode: found.errorCode }
     const leaders = new Map<number, PartitionLeader>()
+    const leaderEpochs = this.#leaderEpochsOf(topic, found.topicId)
     for (const { partition, leaderId, leaderEpoch } of found.partitions) {
+      // A broker that was away goes on naming an earlier leader for a while, whose end is not the log's any more (KIP-320).
+      if (leaderEpoch < (leaderEpochs.get(partition) ?? leaderEpoch)) continue
+      leaderEpochs.set(partition, leaderEpoch)
       const node = answer.brokers.find(({ id }) => id === leaderId)
       if (node !== undefined) leaders.set(partition, { node, leaderEpoch })
     }
     this.#absent.delete(topic)
-    this.#topics.set(topic, { partitionCount: found.partitions.length, topicId: found.topicId, leaders, askedAt })
+    this.#topics.set(topic, {
+      partitionCount: found.partitions.length,
+      topicId: found.topicId,
+      leaders,
+      leaderEpochs,
+      askedAt,
+    })
     return { kind: 'found', topic: found }
+  }
+
+  /** What is known of the same topic; a topic that was made again counts from the beginning. */
+  #leaderEpochsOf(topic: string, topicId: string | undefined): Map<number, number> {
+    const known = this.#topics.get(topic)
+    return topicId !== undefined && known?.topicId === topicId ? known.leaderEpochs : new Map()
   }
 }

@@ -11,8 +11,8 @@ import type { Answered, Coordinators } from './coordinator.js'
 import { throwIfHopeless } from './coordinator.js'
 import { dispositionOf, refusalError } from './error-table.js'
 import { OperatingFailure } from './operating-failure.js'
-import type { Bound } from './schedule.js'
-import { backoffMs, isPast, pause } from './schedule.js'
+import type { Bound, Waiting } from './schedule.js'
+import { backoffMs, isPast, pause, waitWithin } from './schedule.js'
 
 /** A producer id with its epoch, as InitProducerId answers them. */
 export interface ProducerPair {
@@ -43,7 +43,7 @@ export type TurnPriority = 'seal' | 'challenge'
 
 interface Waiter {
   readonly priority: TurnPriority
-  readonly take: () => void
+  readonly turn: Waiting<void>
 }
 
 interface Desk {
@@ -111,33 +111,33 @@ export class Minting {
     return desk
   }
 
-  #wait(desk: Desk, priority: TurnPriority, bound: Bound): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const settle = (finish: () => void): void => {
-        timer.cancel()
-        bound.signal?.removeEventListener('abort', onAbort)
-        finish()
-      }
-      const leave = (error: unknown): void => {
-        desk.waiting.splice(desk.waiting.indexOf(waiter), 1)
-        settle(() => reject(error))
-      }
-      const onAbort = (): void => leave(bound.signal?.reason)
-      const waiter: Waiter = { priority, take: () => settle(resolve) }
-      const timer = this.#runtime.setTimer(bound.deadline - this.#runtime.monotonicNow(), () =>
-        leave(new LookFailure('No turn on the coordinator came in time', undefined)),
-      )
-      bound.signal?.addEventListener('abort', onAbort, { once: true })
-      const firstChallenge = desk.waiting.findIndex((other) => other.priority === 'challenge')
-      if (priority === 'seal' && firstChallenge >= 0) desk.waiting.splice(firstChallenge, 0, waiter)
-      else desk.waiting.push(waiter)
-    })
+  async #wait(desk: Desk, priority: TurnPriority, bound: Bound): Promise<void> {
+    const waiter: Waiter = {
+      priority,
+      turn: waitWithin(
+        this.#runtime,
+        bound,
+        () => new LookFailure('No turn on the coordinator came in time', undefined),
+      ),
+    }
+    const firstChallenge = desk.waiting.findIndex((other) => other.priority === 'challenge')
+    if (priority === 'seal' && firstChallenge >= 0) desk.waiting.splice(firstChallenge, 0, waiter)
+    else desk.waiting.push(waiter)
+    try {
+      await waiter.turn.ended
+    } catch (error) {
+      const place = desk.waiting.indexOf(waiter)
+      if (place >= 0) desk.waiting.splice(place, 1)
+      // It was handed the turn after its wait had ended.
+      else this.#passOn(desk)
+      throw error
+    }
   }
 
   #passOn(desk: Desk): void {
     const next = desk.waiting.shift()
     if (next === undefined) desk.taken = false
-    else next.take()
+    else next.turn.resolve()
   }
 }
 

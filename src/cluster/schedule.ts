@@ -49,6 +49,31 @@ export async function pause(runtime: Runtime, delayMs: number, bound: Bound): Pr
   await sleep(runtime, Math.min(delayMs, Math.max(0, bound.deadline - runtime.monotonicNow())), bound.signal)
 }
 
+/** A wait that ends when somebody says so, and else by its bound. */
+export interface Waiting<T> {
+  readonly ended: Promise<T>
+  resolve(value: T): void
+  reject(error: unknown): void
+}
+
+/** A wait that rejects with the signal's reason on abort, and with the error of `late` at the bound's deadline. */
+export function waitWithin<T>(runtime: Runtime, { deadline, signal }: Bound, late: () => unknown): Waiting<T> {
+  signal?.throwIfAborted()
+  let resolve: (value: T) => void = () => undefined
+  let reject: (error: unknown) => void = () => undefined
+  const settled = new Promise<T>((...settlers) => {
+    ;[resolve, reject] = settlers
+  })
+  const onAbort = (): void => reject(signal?.reason)
+  const timer = runtime.setTimer(deadline - runtime.monotonicNow(), () => reject(late()))
+  signal?.addEventListener('abort', onAbort, { once: true })
+  const ended = settled.finally(() => {
+    timer.cancel()
+    signal?.removeEventListener('abort', onAbort)
+  })
+  return { ended, resolve, reject }
+}
+
 /** Whether the bound's deadline has passed. */
 export function isPast(runtime: Runtime, bound: Bound): boolean {
   return runtime.monotonicNow() >= bound.deadline

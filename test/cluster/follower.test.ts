@@ -40,9 +40,13 @@ function fetched(partition: number, batches: readonly FetchedBatch[], errorCode 
   return { partition, errorCode, highWatermark: 0n, logStartOffset: 0n, batches }
 }
 
+function listed(partition: number, value: bigint, errorCode = 0): ApiResponse<'ListOffsets'>['partitions'][number] {
+  return { partition, errorCode, offset: value, leaderEpoch: 4 }
+}
+
 function offset(value: bigint, errorCode = 0): Step<'ListOffsets'> {
   return ({ request }) => ({
-    partitions: request.partitions.map(({ partition }) => ({ partition, errorCode, offset: value, leaderEpoch: 4 })),
+    partitions: request.partitions.map(({ partition }) => listed(partition, value, errorCode)),
   })
 }
 
@@ -144,6 +148,7 @@ function begin(
 }
 
 const shortly = ({ runtime }: World, ms = 3_000): { deadline: number } => ({ deadline: runtime.monotonicNow() + ms })
+const polledFrom = (cluster: World): bigint | undefined => polls(cluster).at(-1)?.request.partitions[0]?.offset
 const polls = ({ connection }: World): readonly SeenRequest<'Fetch'>[] => connection.of('Fetch')
 
 describe('reading', () => {
@@ -158,17 +163,18 @@ describe('reading', () => {
     broker.append(0, batch(3n))
     await runtime.pass(10)
     expect(events.slice(3)).toEqual(['records 3'])
-    expect(follower.position(0)).toBe(4n)
+    expect(polledFrom(cluster)).toBe(4n)
   })
 
   test('goes by the end of the batch, through gaps and batches that compaction emptied', async () => {
-    const { broker, follower, runtime } = begin()
+    const cluster = begin()
+    const { broker, follower, runtime } = cluster
     broker.append(0, batch(0n), batch(5n, 1, { lastOffset: 9n }), batch(10n, 1, { lastOffset: 12n, records: [] }))
     const { events, reader } = log()
     follower.follow(0, reader)
     await runtime.pass(10)
     expect(events).toEqual(['started', 'records 0,5', 'caught up'])
-    expect(follower.position(0)).toBe(13n)
+    expect(polledFrom(cluster)).toBe(13n)
   })
 
   test('of an empty log is caught up at once', async () => {
@@ -180,7 +186,8 @@ describe('reading', () => {
   })
 
   test('takes one batch of very many records', async () => {
-    const { broker, follower, runtime } = begin()
+    const cluster = begin()
+    const { broker, follower, runtime } = cluster
     const count = 200_000
     broker.append(0, batch(0n, count))
     let records = 0
@@ -192,7 +199,7 @@ describe('reading', () => {
     })
     await runtime.pass(10)
     expect(records).toBe(count)
-    expect(follower.position(0)).toBe(BigInt(count))
+    expect(polledFrom(cluster)).toBe(BigInt(count))
   })
 
   test('reports bytes that cannot be read and goes on behind them', async () => {
@@ -291,20 +298,68 @@ describe('reading to an end', () => {
     expect(read.now().value).toEqual({ end: 2n, askedAt: calledAt })
   })
 
-  test('waits for the first read as well, whatever the end', async () => {
+  test('takes the end of a first read that has yet to ask for it, however often that fails', async () => {
     const { broker, connection, follower, runtime } = begin()
     broker.append(0, batch(0n))
-    // The earliest offset, the end that is asked for here, and the end of the first read.
-    connection.next('ListOffsets', offset(0n), offset(1n), offset(5n))
+    connection.next('ListOffsets', offset(0n), unreachable, offset(0n), offset(5n))
     const { events, reader } = log()
     follower.follow(0, reader)
-    const read = watched(follower.readToEnd(0, { deadline: runtime.monotonicNow() + 3_000 }))
+    const calledAt = runtime.monotonicNow()
+    const read = watched(follower.readToEnd(0, { deadline: calledAt + 3_000 }))
     await runtime.pass(50)
     expect(read.now().state).toBe('pending')
+    expect(connection.of('ListOffsets').map(({ request }) => request.partitions[0]?.at)).toEqual([
+      'earliest',
+      'latest',
+      'earliest',
+      'latest',
+    ])
     expect(events).not.toContain('caught up')
     broker.append(0, batch(1n, 4))
     await runtime.pass(0)
-    expect(read.now().state).toBe('fulfilled')
+    expect(read.now().value?.end).toBe(5n)
+    expect(read.now().value?.askedAt).toBeGreaterThan(calledAt)
+  })
+
+  test('asks for its own where the first read has asked already, and waits for the first read too', async () => {
+    const { broker, connection, follower, runtime } = begin()
+    broker.append(0, batch(0n))
+    let answerFirst: () => void = () => undefined
+    const first = new Promise<void>((resolve) => {
+      answerFirst = resolve
+    })
+    connection.next('ListOffsets', offset(0n), async ({ request }) => {
+      await first
+      return { partitions: request.partitions.map(({ partition }) => listed(partition, 5n)) }
+    })
+    follower.follow(0, log().reader)
+    await runtime.pass(10)
+    connection.next('ListOffsets', offset(1n))
+    const read = watched(follower.readToEnd(0, { deadline: runtime.monotonicNow() + 3_000 }))
+    answerFirst()
+    await runtime.pass(50)
+    expect(connection.of('ListOffsets')).toHaveLength(3)
+    expect(read.now().state).toBe('pending')
+    broker.append(0, batch(1n, 4))
+    await runtime.pass(0)
+    expect(read.now().value?.end).toBe(1n)
+  })
+
+  test('below what was read is not believed: asked again until a log that was cut back shows, or the leader of now answers', async () => {
+    const cluster = begin()
+    const { broker, connection, follower, runtime } = cluster
+    broker.append(0, batch(0n, 4))
+    follower.follow(0, log().reader)
+    await runtime.pass(10)
+    connection.next('ListOffsets', offset(2n), offset(3n))
+    const read = watched(follower.readToEnd(0, shortly(cluster)))
+    await runtime.pass(500)
+    expect(read.now().value).toMatchObject({ end: 4n })
+    connection.always('ListOffsets', offset(2n))
+    const unread = watched(follower.readToEnd(0, shortly(cluster)))
+    await runtime.pass(3_500)
+    expect(unread.now().error).toMatchObject({ code: 'TRANSPORT' })
+    expect(String(unread.now().error)).toMatch('ListOffsets answered 2, below what was read')
   })
 
   test.each([78, 74, 75, 6, 5])('is answered %d: asked again, and no end is made up', async (errorCode) => {

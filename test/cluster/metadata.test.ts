@@ -19,8 +19,27 @@ describe('metadata', () => {
     await metadata.leaderOf('jobs', 0, at(9_999))
     connection.always('Metadata', ({ request }) => metadataOf(request.topics, otherNode))
     metadata.forget('jobs', 0)
-    expect(metadata.knownLeaderOf('jobs', 0)).toBeUndefined()
     expect((await metadata.leaderOf('jobs', 0, at(9_999)))?.node).toEqual(otherNode)
+  })
+
+  test('takes no leader of an earlier epoch from a broker that was away, but one of a topic that was made again', async () => {
+    const { connection, metadata } = world()
+    const say = (leaderId: number, leaderEpoch: number, topicId: string): void => {
+      const topic = topicOf('jobs', leaderId)
+      const partitions = topic.partitions.map((partition) => ({ ...partition, leaderEpoch }))
+      connection.next('Metadata', { ...metadataOf([]), topics: [{ ...topic, topicId, partitions }] })
+    }
+    const leader = () => metadata.leaderOf('jobs', 0, at(9_999))
+    say(otherNode.id, 5, 'a')
+    expect(await leader()).toEqual({ node: otherNode, leaderEpoch: 5 })
+    metadata.forget('jobs', 0)
+    say(node.id, 4, 'a')
+    expect(await leader()).toBeUndefined()
+    say(otherNode.id, 5, 'a')
+    expect(await leader()).toEqual({ node: otherNode, leaderEpoch: 5 })
+    metadata.forget('jobs', 0)
+    say(node.id, 0, 'b')
+    expect(await leader()).toEqual({ node, leaderEpoch: 0 })
   })
 
   test('knows no leader of a partition without one, of one that does not exist, and of a topic that does not', async () => {
