@@ -2,11 +2,13 @@
 """Second implementation of the frozen coordination format, version 0, and keeper of its golden vectors.
 
 Python 3.8 or newer, standard library only. It shares no code with the TypeScript library: its own encoder, decoder,
-murmur2, token order and header codecs, written from the layout in ../README.md. So a mistake has to be made twice to get
+murmur2, token order, header codecs, fold and rules, written from ../README.md. So a mistake has to be made twice to get
 through.
 
-    mandate_vectors.py generate    writes ../v0/*.json and ../v0/digest.txt; refuses to change or drop what is there
-    mandate_vectors.py check       re-checks every vector both ways, prints one line for each that fails and a count
+    mandate_vectors.py generate         writes ../v0: *.json, digest.txt, vectors.tsv; refuses to change or drop what is there
+    mandate_vectors.py check            re-checks every vector both ways, prints one line for each that fails and a count
+    mandate_vectors.py verify [FILE]    reads the lines of vectors.tsv (else from stdin), prints them recomputed, and names
+                                        each that differs on stderr; succeeds only if none does
 
 A vector that was ever published never changes: other ports check themselves against it. New ones go to the end of their
 list.
@@ -19,6 +21,7 @@ import sys
 from pathlib import Path
 
 VECTORS = Path(__file__).resolve().parent.parent / "v0"
+TSV = VECTORS / "vectors.tsv"
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 INT16_MAX = 2**15 - 1
@@ -198,6 +201,67 @@ def token_pair(text):
 
 def compare(left, right):
     return (left > right) - (left < right)
+
+
+# The shared rules: what the records of a role say, and what a member does about it
+
+
+def fold(role, records):
+    """(lease or None, roster) of `role`, from the (offset, key, value) of committed records of its partition.
+
+    The lease is (member, producer_id, producer_epoch, granted_at, deadline, offset). The roster has (member, offset,
+    registered_at, rank) in offset order; the rank of the lease's own member is None.
+    """
+    newest = {}
+    for offset, key_bytes, value in sorted(records, key=lambda record: record[0]):
+        fields = decode_key(key_bytes)
+        if fields["role"] == role:
+            newest[fields["kind"], fields["member"]] = offset, value
+    lease_found, registrations = None, []
+    for (kind, member), (offset, value) in newest.items():
+        if not value:
+            continue
+        if kind == "lease":
+            lease_found = (*lease_fields(decode_lease(value)), offset)
+        else:
+            registrations.append((offset, member, int(decode_registration(value)["registered_at"])))
+    roster, rank = [], 0
+    for offset, member, registered_at in sorted(registrations):
+        if lease_found and lease_found[0] == member:
+            roster.append((member, offset, registered_at, None))
+        else:
+            roster.append((member, offset, registered_at, rank))
+            rank += 1
+    return lease_found, roster
+
+
+def lease_fields(fields):
+    """The fields of a decoded or published lease as (member, producer_id, producer_epoch, granted_at, deadline)."""
+    numbers = (int(fields[name]) for name in ("producer_id", "producer_epoch", "granted_at", "deadline"))
+    return (fields["member"], *numbers)
+
+
+def decide(member, holds, lease_found, roster, now, stagger_ms):
+    """(decision, instant or None) of `member`, which leads under the token `holds` (None: it does not lead).
+
+    The lease is None or (member, producer_id, producer_epoch, granted_at, deadline), the roster (member, offset,
+    registered_at) in offset order, `now` the member's wall clock in ms.
+    """
+    registered_at = {name: at for name, _, at in roster}
+    if member not in registered_at:
+        return "register", None
+    if lease_found is None:
+        queue = [name for name, _, _ in roster]
+        anchor = registered_at[member]
+    else:
+        holder, *token, _, deadline = lease_found
+        if holder == member and now < deadline:
+            return ("hold", deadline) if holds == tuple(token) else ("challenge", now)
+        queue = [name for name, _, _ in roster if name != holder]
+        anchor = deadline
+    rank = queue.index(member) if member in queue else 0
+    slot = anchor + rank * stagger_ms
+    return ("challenge" if now >= slot else "wait"), slot
 
 
 # The headers of this library
@@ -554,6 +618,8 @@ def build():
         "tokens": tokens,
         "malformed": malformed_vectors,
         "headers": build_headers(),
+        "folds": build_folds(),
+        "decisions": build_decisions(),
     }
 
 
@@ -595,11 +661,595 @@ def build_headers():
     return headers
 
 
+# The vectors: folds
+
+
+def joins(offset, member, at=T0, role="controller", named=None):
+    """The record of a registration; `named` is the member in its value where that is not the key's."""
+    return offset, encode_key("registration", role, member), encode_registration(named or member, at)
+
+
+def leaves(offset, member, value=None, role="controller"):
+    return offset, encode_key("registration", role, member), value
+
+
+def leads(offset, member, token=(4242, 7), granted_at=T0, deadline=T1, role="controller"):
+    return offset, encode_key("lease", role, ""), encode_lease(member, *token, granted_at, deadline)
+
+
+def resigns(offset, value=None, role="controller"):
+    return offset, encode_key("lease", role, ""), value
+
+
+NFC, NFD = "\u00e9", "e\u0301"
+
+
+def folds():
+    """(id, rule, role, records)."""
+    abc = [joins(1, "a"), joins(2, "b"), joins(3, "c")]
+    by_rule = {
+        "registration-order": [
+            ("empty-log", []),
+            ("one-member", [joins(0, "a")]),
+            ("three-members", [joins(1, "c"), joins(2, "a"), joins(3, "b")]),
+            ("times-do-not-order", [joins(1, "a", T1), joins(2, "b", T0), joins(3, "c", 0)]),
+            ("equal-times", [joins(4, "z", 0), joins(5, "y", 0), joins(6, "x", 0)]),
+            ("holes-between", [joins(0, "a"), joins(7, "b"), joins(2**31, "c"), joins(2**53 + 1, "d"), joins(INT64_MAX, "e")]),
+            ("times-of-any-size", [joins(1, "a", INT64_MIN), joins(2, "b", -1), joins(3, "c", 2**53 + 1), joins(4, "d", INT64_MAX)]),
+            ("twelve-members", [joins(100 + at, f"m{at}", T0 + at) for at in range(12)]),
+        ],
+        "newest-record": [
+            ("joined-again", abc + [joins(4, "a", T1)]),
+            ("joined-again-alone", [joins(1, "a", T0), joins(9, "a", T1)]),
+            ("joined-again-same-value", abc + [joins(4, "b")]),
+            ("joined-again-earlier-time", [joins(1, "a", T1), joins(2, "b", T1), joins(3, "a", T0)]),
+            ("joined-thrice", abc + [joins(4, "a"), joins(5, "c"), joins(6, "a")]),
+            ("all-joined-again-reversed", abc + [joins(4, "c"), joins(5, "b"), joins(6, "a")]),
+        ],
+        "registration-tombstone": [
+            ("null", abc + [leaves(4, "b")]),
+            ("zero-length", abc + [leaves(4, "b", b"")]),
+            ("null-first-member", abc + [leaves(4, "a")]),
+            ("joined-after-null", abc + [leaves(4, "a"), joins(5, "a", T1)]),
+            ("joined-after-zero-length", abc + [leaves(4, "a", b""), joins(5, "a", T1)]),
+            ("twice", abc + [leaves(4, "c"), leaves(5, "c", b"")]),
+            ("nobody-left", abc + [leaves(4, "a"), leaves(5, "b", b""), leaves(6, "c")]),
+            ("of-a-stranger", abc + [leaves(4, "d")]),
+            ("before-any-registration", [leaves(0, "a"), joins(1, "a")]),
+            ("of-the-holder", abc + [leads(4, "a"), leaves(5, "a")]),
+        ],
+        "key-member": [
+            ("value-names-a-stranger", [joins(1, "a", named="x"), joins(2, "b")]),
+            ("value-names-the-other", [joins(1, "a", named="b"), joins(2, "b")]),
+            ("values-swapped", [joins(1, "a", T0, named="b"), joins(2, "b", T1, named="a")]),
+            ("joined-again-as-the-other", [joins(1, "a"), joins(2, "b"), joins(3, "a", T1, named="b")]),
+            ("value-names-the-holder", [joins(1, "a"), joins(2, "b", named="a"), leads(3, "a")]),
+        ],
+        "other-roles": [
+            ("same-member", [joins(1, "a"), joins(2, "a", T1, role="dispatcher"), joins(3, "b")]),
+            ("only-another", [joins(1, "a", role="dispatcher"), leads(2, "a", role="dispatcher")]),
+            ("their-tombstones", abc + [leaves(4, "a", role="dispatcher"), leads(5, "b"), resigns(6, role="dispatcher")]),
+            ("their-newer-lease", abc + [leads(4, "a"), leads(5, "b", (4243, 0), role="dispatcher")]),
+            ("longer-name", [joins(1, "a"), joins(2, "b", role="controllers"), leads(3, "b", role="controllers")]),
+            ("role-named-like-member", [joins(1, "controller"), joins(2, "controller", role="a"), leads(3, "controller", role="a")]),
+        ],
+        "names-as-bytes": [
+            ("members-nfc-and-nfd", [joins(1, NFC), joins(2, NFD), leads(3, NFD)]),
+            ("roles-nfc-and-nfd", [joins(1, "a"), joins(2, "a", role=NFC), joins(3, "b", role=NFD)]),
+            ("members-by-case", [joins(1, "a"), joins(2, "A"), leads(3, "A")]),
+            ("holder-by-case", [joins(1, "a"), leads(2, "A")]),
+            ("members-by-blanks", [joins(1, "a"), joins(2, "a "), joins(3, " a"), leaves(4, "a ")]),
+            ("members-by-byte-order-mark", [joins(1, "\ufeffa"), joins(2, "a"), leads(3, "\ufeffa")]),
+            ("members-by-nul", [joins(1, "a"), joins(2, "a\0"), joins(3, "\0"), leaves(4, "a\0", b"")]),
+            ("numbers", [joins(1, "10"), joins(2, "9"), joins(3, "09"), joins(4, "9.0")]),
+            ("words-of-languages", [joins(1, "__proto__"), joins(2, "constructor"), joins(3, "null"), leads(4, "__proto__")]),
+            ("offsets-not-code-points", [joins(1, "\U0001f600"), joins(2, "\uffff"), joins(3, "z")]),
+            ("longest", [joins(1, "n" * 249), joins(2, "n" * 248), joins(3, NFC * 124), leads(4, "n" * 249)]),
+        ],
+        "newest-lease": [
+            ("lease-alone", [leads(0, "a")]),
+            ("renewal", abc + [leads(4, "a"), leads(5, "a", granted_at=T0 + 10000, deadline=T1 + 10000)]),
+            ("next-epoch", abc + [leads(4, "a"), leads(5, "b", (4242, 8), T1, T1 + 30000)]),
+            ("smaller-producer-id", abc + [leads(4, "a", (2001, 1)), leads(5, "b", (1, 0))]),
+            ("smaller-epoch", abc + [leads(4, "a", (4242, 8)), leads(5, "b", (4242, 7))]),
+            ("earlier-deadline", abc + [leads(4, "a", deadline=T1), leads(5, "a", granted_at=T0 - 9000, deadline=T1 - 9000)]),
+            ("deadline-before-grant", abc + [leads(4, "b", granted_at=T1, deadline=T0)]),
+            ("negative-times", abc + [leads(4, "b", granted_at=-30000, deadline=-1)]),
+            ("longest-span", abc + [leads(4, "b", (INT64_MAX, INT16_MAX), INT64_MIN, INT64_MAX)]),
+            ("smallest-token", abc + [leads(4, "a"), leads(5, "c", (0, 0))]),
+            ("there-and-back", abc + [leads(4, "a"), leads(5, "b", (4242, 8)), leads(6, "a", (4242, 9))]),
+        ],
+        "lease-tombstone": [
+            ("resigned-null", abc + [leads(4, "a"), resigns(5)]),
+            ("resigned-zero-length", abc + [leads(4, "a"), resigns(5, b"")]),
+            ("resigned-and-left", abc + [leads(4, "a"), resigns(5), leaves(6, "a")]),
+            ("resigned-and-taken", abc + [leads(4, "a"), resigns(5), leads(6, "b", (4242, 8))]),
+            ("resigned-before-any-lease", [resigns(0), joins(1, "a")]),
+            ("resigned-twice", abc + [leads(4, "c"), resigns(5), resigns(6, b"")]),
+        ],
+        "rank-without-holder": [
+            ("holder-first", abc + [leads(4, "a")]),
+            ("holder-in-the-middle", abc + [leads(4, "b")]),
+            ("holder-last", abc + [leads(4, "c")]),
+            ("holder-alone", [joins(1, "a"), leads(2, "a")]),
+            ("holder-not-registered", abc + [leads(4, "x")]),
+            ("holder-joined-again-before", abc + [joins(4, "a", T1), leads(5, "a")]),
+            ("holder-changed", abc + [leads(4, "a"), leads(5, "c", (4242, 8))]),
+            ("member-came-behind", abc + [leads(4, "a"), joins(5, "d", T1)]),
+            ("waiting-member-joined-again", abc + [leads(4, "a"), joins(5, "b", T1)]),
+        ],
+        "holder-registered-again": [
+            ("holder-joined-again", abc + [leads(4, "a"), joins(5, "a", T1)]),
+            ("holder-joined-before-renewal", abc + [leads(4, "a"), joins(5, "a", T1), leads(6, "a", deadline=T1 + 10000)]),
+            ("holder-swept-and-back", abc + [leads(4, "a"), leaves(5, "a"), joins(6, "a", T1)]),
+            ("holder-joined-first-after", [joins(1, "b"), leads(2, "a"), joins(3, "a", T1)]),
+        ],
+    }
+    for rule, cases in by_rule.items():
+        for ident, records in cases:
+            yield ident, rule, "controller", records
+    both = [joins(1, "a"), joins(2, "b", role="dispatcher"), leads(3, "a"), joins(4, "a", T1, role="dispatcher")]
+    both.append(leads(5, "b", (17, 3), role="dispatcher"))
+    yield "interleaved", "other-roles", "controller", both
+    yield "interleaved-the-other", "other-roles", "dispatcher", both
+    yield "role-nfd", "names-as-bytes", NFD, [joins(1, "a", role=NFC), joins(2, "b", role=NFD)]
+
+
+# The vectors: decisions
+
+LENGTH, STAGGER, LONG_BEFORE = 30000, 5000, T0 - 3600000
+
+
+def held(member="a", token=(4242, 7), granted_at=T0, deadline=T1):
+    return (member, *token, granted_at, deadline)
+
+
+def queue_of(*members, at=LONG_BEFORE):
+    """A roster of these members, all registered at `at`: offsets alone order it."""
+    return [(member, offset, at) for offset, member in enumerate(members, 1)]
+
+
+def decisions():
+    """(id, rule, self, holds, lease, roster, now, stagger_ms)."""
+    abc, seven = queue_of("a", "b", "c"), queue_of("a", "b", "c", "d", "e", "f", "g")
+    twelve = queue_of("a", *(f"m{at}" for at in range(11)))
+    own, lease_a, beyond = (4242, 7), held(), 2**53 + 1
+
+    def case(ident, member, lease_found, roster, now, holds=None, stagger_ms=STAGGER):
+        return ident, member, holds, lease_found, roster, now, stagger_ms
+
+    by_rule = {
+        "register": [
+            case("nobody-there", "a", None, [], T0),
+            case("vacant-role-with-others", "d", None, abc, T0),
+            case("others-lease-live", "d", lease_a, abc, T0),
+            case("others-lease-expired", "d", lease_a, abc, T1 + LENGTH),
+            case("lease-without-roster", "b", lease_a, [], T0),
+            case("own-lease-live-not-registered", "a", lease_a, queue_of("b", "c"), T0),
+            case("other-case", "A", None, abc, T0),
+            case("other-normal-form", NFD, None, queue_of(NFC), T0),
+            case("before-the-epoch", "d", None, abc, -1),
+        ],
+        "register-again": [
+            case("swept-while-waiting", "b", lease_a, queue_of("a", "c"), T0),
+            case("swept-and-expired", "b", lease_a, queue_of("a", "c"), T1 + LENGTH),
+            case("swept-while-leading", "a", lease_a, queue_of("b", "c"), T0 + 1, holds=own),
+            case("swept-in-a-vacant-role", "b", None, queue_of("a", "c"), T0),
+        ],
+        "restarted-member": [
+            case("restarted-waits-in-old-place", "b", lease_a, abc, T1 - 1),
+            case("restarted-challenges-in-old-place", "b", lease_a, abc, T1),
+            case("restarted-in-a-vacant-role", "a", None, abc, T0),
+        ],
+        "hold": [
+            case("granted-now", "a", lease_a, abc, T0, holds=own),
+            case("in-the-middle", "a", lease_a, abc, T0 + 15000, holds=own),
+            case("last-millisecond", "a", lease_a, abc, T1 - 1, holds=own),
+            case("clock-before-the-grant", "a", lease_a, abc, T0 - 1, holds=own),
+            case("last-in-the-roster", "c", held("c"), abc, T0, holds=own),
+            case("alone", "a", lease_a, queue_of("a"), T0, holds=own),
+            case("smallest-token", "a", held("a", (0, 0)), abc, T0, holds=(0, 0)),
+            case("greatest-token", "a", held("a", (INT64_MAX, INT16_MAX)), abc, T0, holds=(INT64_MAX, INT16_MAX)),
+            case("token-above-2-to-53", "a", held("a", (beyond, 1)), abc, T0, holds=(beyond, 1)),
+            case("negative-times", "a", held("a", own, -60000, -30000), queue_of("a", at=-90000), -30001, holds=own),
+            case("ends-at-zero", "a", held("a", own, -30000, 0), queue_of("a", at=-90000), -1, holds=own),
+            case("times-above-2-to-53", "a", held("a", own, beyond, beyond + LENGTH), abc, beyond + LENGTH - 1, holds=own),
+            case("greatest-deadline", "a", held("a", own, INT64_MAX - LENGTH, INT64_MAX), abc, INT64_MAX - 1, holds=own),
+        ],
+        "own-live-lease": [
+            case("own-lease-granted-now", "a", lease_a, abc, T0),
+            case("own-lease-last-millisecond", "a", lease_a, abc, T1 - 1),
+            case("own-lease-alone", "a", lease_a, queue_of("a"), T0 + 1),
+            case("own-lease-last-in-the-roster", "c", held("c"), abc, T0 + 1),
+            case("own-lease-negative-times", "a", held("a", own, -60000, -30000), queue_of("a", at=-90000), -30001),
+            case("own-lease-smallest-token", "a", held("a", (0, 0)), abc, T0 + 1),
+        ],
+        "own-id-other-token": [
+            case("later-epoch", "a", held("a", (4242, 8)), abc, T0 + 1, holds=own),
+            case("earlier-epoch", "a", held("a", (4242, 6)), abc, T0 + 1, holds=own),
+            case("other-producer-id", "a", held("a", (4243, 7)), abc, T0 + 1, holds=own),
+            case("smaller-producer-id", "a", held("a", (1, 0)), abc, T0 + 1, holds=own),
+            case("one-apart-above-2-to-53", "a", held("a", (beyond, 7)), abc, T0 + 1, holds=(beyond - 1, 7)),
+            case("halves-swapped", "a", held("a", (7, 4242)), abc, T0 + 1, holds=own),
+        ],
+        "own-token-other-name": [
+            case("token-in-anothers-name", "b", lease_a, abc, T0 + 1, holds=own),
+            case("token-in-anothers-name-expired", "b", lease_a, abc, T1, holds=own),
+        ],
+        "slot-after-lease": [
+            case("rank-0-just-granted", "b", lease_a, abc, T0),
+            case("rank-0-last-millisecond", "b", lease_a, abc, T1 - 1),
+            case("rank-0-at-the-deadline", "b", lease_a, abc, T1),
+            case("rank-0-after-the-deadline", "b", lease_a, abc, T1 + 1),
+            case("rank-1-at-the-deadline", "c", lease_a, abc, T1),
+            case("rank-1-last-millisecond", "c", lease_a, abc, T1 + STAGGER - 1),
+            case("rank-1-at-its-slot", "c", lease_a, abc, T1 + STAGGER),
+            case("rank-1-after-its-slot", "c", lease_a, abc, T1 + STAGGER + 1),
+            case("rank-5-last-millisecond", "g", lease_a, seven, T1 + 5 * STAGGER - 1),
+            case("rank-5-at-its-slot", "g", lease_a, seven, T1 + 5 * STAGGER),
+            case("holder-in-the-middle-before", "a", held("b"), abc, T1),
+            case("holder-in-the-middle-behind", "c", held("b"), abc, T1),
+            case("holder-last-in-the-roster", "b", held("c"), abc, T1 + STAGGER),
+            case("deposed-handle", "b", lease_a, abc, T1 - 1, holds=(4242, 6)),
+            case("deposed-handle-challenges", "b", lease_a, abc, T1, holds=(4242, 6)),
+            case("stagger-of-a-millisecond", "c", lease_a, abc, T1, stagger_ms=1),
+            case("stagger-of-a-millisecond-passed", "c", lease_a, abc, T1 + 1, stagger_ms=1),
+            case("stagger-of-a-length", "c", lease_a, abc, T1 + LENGTH - 1, stagger_ms=LENGTH),
+            case("zero-length-lease", "b", held("a", own, T0, T0), abc, T0),
+            case("deadline-at-zero", "b", held("a", own, -30000, 0), queue_of("a", "b", at=-90000), -1),
+            case("deadline-at-zero-passed", "b", held("a", own, -30000, 0), queue_of("a", "b", at=-90000), 0),
+            case("slot-at-zero", "c", held("a", own, -35000, -5000), queue_of("a", "b", "c", at=-90000), -1),
+            case("all-times-negative", "c", held("a", own, -60000, -30000), queue_of("a", "b", "c", at=-90000), -25000),
+            case("above-2-to-53", "b", held("a", own, beyond, beyond + LENGTH), abc, beyond + LENGTH - 1),
+            case("above-2-to-53-at-the-slot", "c", held("a", own, beyond, beyond + LENGTH), abc, beyond + LENGTH + STAGGER),
+            case("slot-at-the-greatest", "c", held("a", own, INT64_MAX - 35000, INT64_MAX - 5000), abc, INT64_MAX - 1),
+            case("deadline-near-the-smallest", "b", held("a", own, INT64_MIN + 1, INT64_MIN + 30001), queue_of("a", "b", at=INT64_MIN), INT64_MIN + 30000),
+        ],
+        "holder-not-registered": [
+            case("first-of-all", "a", held("x"), abc, T1),
+            case("second-of-all", "b", held("x"), abc, T1),
+            case("third-of-all", "c", held("x"), abc, T1 + 2 * STAGGER - 1),
+            case("third-of-all-at-its-slot", "c", held("x"), abc, T1 + 2 * STAGGER),
+            case("only-one-there", "a", held("x"), queue_of("a"), T1 - 1),
+        ],
+        "names-as-bytes": [
+            case("lease-in-the-other-normal-form", NFC, held(NFD), queue_of(NFC, NFD), T0 + 1),
+            case("lease-in-the-other-case", "a", held("A"), queue_of("a", "A"), T1),
+            case("lease-with-a-blank-more", "a", held("a "), queue_of("a", "b"), T1 - 1),
+        ],
+        "expired-own-lease": [
+            case("own-token-at-the-deadline", "a", lease_a, abc, T1, holds=own),
+            case("no-token-at-the-deadline", "a", lease_a, abc, T1),
+            case("other-token-at-the-deadline", "a", lease_a, abc, T1, holds=(4242, 6)),
+            case("own-token-long-after", "a", lease_a, abc, T1 + 10 * LENGTH, holds=own),
+            case("own-lease-expired-alone", "a", lease_a, queue_of("a"), T1, holds=own),
+            case("own-lease-expired-last-in-the-roster", "c", held("c"), abc, T1),
+            case("own-lease-expired-at-zero", "a", held("a", own, -30000, 0), queue_of("a", "b", at=-90000), 0, holds=own),
+        ],
+        "late-registration": [
+            case("came-after-the-deadline", "b", lease_a, [("a", 1, LONG_BEFORE), ("b", 2, T1 + 20000)], T1 + 20000),
+            case("behind-one-who-came-late", "c", lease_a, [("a", 1, LONG_BEFORE), ("b", 2, T1 + 20000), ("c", 3, LONG_BEFORE)], T1 + 20001),
+            case("rank-1-came-late", "c", lease_a, [("a", 1, LONG_BEFORE), ("b", 2, LONG_BEFORE), ("c", 3, T1 + 20000)], T1 + 20000),
+        ],
+        "far-rank": [
+            case("rank-10-after-a-length", "m10", lease_a, twelve, T1 + LENGTH),
+            case("rank-10-last-millisecond", "m10", lease_a, twelve, T1 + 10 * STAGGER - 1),
+            case("rank-10-at-its-slot", "m10", lease_a, twelve, T1 + 10 * STAGGER),
+        ],
+        "deadline-before-grant": [
+            case("between-deadline-and-grant", "b", held("a", own, T1, T0), abc, T0 + 1),
+            case("before-both", "b", held("a", own, T1, T0), abc, T0 - 1),
+            case("own-lease-between-both", "a", held("a", own, T1, T0), abc, T0 + 1, holds=own),
+            case("own-lease-before-both", "a", held("a", own, T1, T0), abc, T0 - 1, holds=own),
+        ],
+        "long-lease": [
+            case("sixteen-of-twenty-minutes", "b", held("a", own, T0, T0 + 1200000), abc, T0 + 960000),
+            case("twenty-minutes-passed", "b", held("a", own, T0, T0 + 1200000), abc, T0 + 1200000),
+            case("for-ever", "b", held("a", own, INT64_MIN, INT64_MAX), abc, INT64_MAX - 1),
+        ],
+        "wall-clock": [
+            case("clock-a-year-ahead", "b", lease_a, abc, T1 + 31536000000),
+            case("clock-a-year-behind", "b", lease_a, abc, T1 - 31536000000),
+            case("clock-at-zero", "c", lease_a, abc, 0),
+            case("clock-at-the-smallest", "b", lease_a, abc, INT64_MIN),
+            case("clock-at-the-greatest", "c", lease_a, abc, INT64_MAX),
+        ],
+        "vacant-first": [
+            case("first-at-its-registration", "a", None, queue_of("a", "b", at=T0), T0),
+            case("first-before-its-registration", "a", None, queue_of("a", "b", at=T0), T0 - 1),
+            case("first-after-its-registration", "a", None, queue_of("a", "b", at=T0), T0 + 1),
+            case("first-and-alone", "a", None, queue_of("a", at=T0), T0),
+            case("first-at-minus-one", "a", None, queue_of("a", at=-1), -1),
+            case("first-above-2-to-53", "a", None, queue_of("a", "b", at=beyond), beyond - 1),
+            case("first-at-the-greatest", "a", None, queue_of("a", "b", at=INT64_MAX), INT64_MAX),
+            case("first-with-an-ended-handle", "a", None, queue_of("a", "b", at=T0), T0, holds=own),
+        ],
+        "vacant-rank": [
+            case("second-at-its-registration", "b", None, [("a", 1, T0), ("b", 2, T0 + 60000)], T0 + 60000),
+            case("second-last-millisecond", "b", None, [("a", 1, T0), ("b", 2, T0 + 60000)], T0 + 64999),
+            case("second-at-its-slot", "b", None, [("a", 1, T0), ("b", 2, T0 + 60000)], T0 + 65000),
+            case("third-registered-before-the-first", "c", None, [("a", 1, T1), ("b", 2, T1), ("c", 3, T0)], T0 + 10000),
+            case("third-slot-at-zero", "c", None, queue_of("a", "b", "c", at=-10000), -1),
+        ],
+        "after-resignation": [
+            case("second-registered-long-ago", "b", None, abc, T1),
+            case("third-registered-long-ago", "c", None, abc, T1),
+        ],
+    }
+    for rule, cases in by_rule.items():
+        for ident, *fields in cases:
+            yield (ident, rule, *fields)
+
+
+def lease_dict(lease_found, offset=None):
+    if lease_found is None:
+        return None
+    member, producer_id, producer_epoch, granted_at, deadline = lease_found
+    fields = {
+        "member": member,
+        "producer_id": str(producer_id),
+        "producer_epoch": producer_epoch,
+        "granted_at": str(granted_at),
+        "deadline": str(deadline),
+    }
+    return fields if offset is None else {**fields, "offset": str(offset)}
+
+
+def build_folds():
+    vectors = []
+    for ident, rule, role, records in folds():
+        assert [offset for offset, _, _ in records] == sorted({offset for offset, _, _ in records}), ident
+        lease_found, roster = fold(role, records)
+        vectors.append(
+            {
+                "id": ident,
+                "rule": rule,
+                "role": role,
+                "records": [
+                    {"offset": str(offset), "key": key_bytes.hex(), "value": None if value is None else value.hex()}
+                    for offset, key_bytes, value in records
+                ],
+                "lease": None if lease_found is None else lease_dict(lease_found[:5], lease_found[5]),
+                "roster": [
+                    {"member": member, "offset": str(offset), "registered_at": str(at), "rank": rank}
+                    for member, offset, at, rank in roster
+                ],
+            }
+        )
+    return vectors
+
+
+def build_decisions():
+    vectors = []
+    for ident, rule, member, holds, lease_found, roster, now, stagger_ms in decisions():
+        decision, instant = decide(member, holds, lease_found, roster, now, stagger_ms)
+        assert INT64_MIN <= (instant or 0) <= INT64_MAX, ident
+        vectors.append(
+            {
+                "id": ident,
+                "rule": rule,
+                "self": member,
+                "holds": None if holds is None else f"{holds[0]}:{holds[1]}",
+                "lease": lease_dict(lease_found),
+                "roster": [
+                    {"member": name, "offset": str(offset), "registered_at": str(at)} for name, offset, at in roster
+                ],
+                "now": str(now),
+                "stagger_ms": stagger_ms,
+                "decision": decision,
+                "instant": None if instant is None else str(instant),
+            }
+        )
+    return vectors
+
+
+# vectors.tsv
+
+
+def encode_text(text):
+    return text.encode("utf-8").hex()
+
+
+def decode_text(column):
+    return bytes.fromhex(column).decode("utf-8")
+
+
+def or_dash(value, encode=str):
+    return "-" if value is None else encode(value)
+
+
+def unless_dash(column, decode):
+    return None if column == "-" else decode(column)
+
+
+def lease_column(fields):
+    """One column of a lease's fields, the member first."""
+    return ",".join([encode_text(fields[0]), *map(str, fields[1:])])
+
+
+def parse_lease(column):
+    member, *numbers = column.split(",")
+    return (decode_text(member), *map(int, numbers))
+
+
+def list_column(elements):
+    return ";".join(",".join(fields) for fields in elements)
+
+
+def parse_list(column):
+    return [element.split(",") for element in column.split(";")] if column else []
+
+
+def columns_of(file, v):
+    """The columns of one vector of a JSON file, without its name and its check."""
+    if file == "keys":
+        return [v["kind"], encode_text(v["role"]), encode_text(v["member"]), v["bytes"]]
+    if file == "registrations":
+        return [encode_text(v["member"]), v["registered_at"], v["bytes"]]
+    if file == "leases":
+        numbers = (v[name] for name in ("producer_id", "producer_epoch", "granted_at", "deadline"))
+        return [encode_text(v["member"]), *map(str, numbers), v["bytes"]]
+    if file == "tombstones":
+        return [or_dash(v["value"]), str(v["tombstone"]).lower()]
+    if file == "partitions":
+        return [encode_text(v["role"]), *(str(v[name]) for name in ("murmur2", "partitions", "partition"))]
+    if file == "malformed":
+        return [v["decoder"], v["bytes"], v["part"], str(v["offset"]), v["reason"]]
+    if file == "folds":
+        records = ((record["offset"], record["key"], or_dash(record["value"])) for record in v["records"])
+        roster = ((encode_text(m["member"]), m["offset"], m["registered_at"], or_dash(m["rank"])) for m in v["roster"])
+        lease_found = or_dash(v["lease"], lambda found: lease_column([*lease_fields(found), found["offset"]]))
+        return [v["rule"], encode_text(v["role"]), list_column(records), lease_found, list_column(roster)]
+    if file == "decisions":
+        roster = ((encode_text(m["member"]), m["offset"], m["registered_at"]) for m in v["roster"])
+        lease_found = or_dash(v["lease"], lambda found: lease_column(lease_fields(found)))
+        given = [v["rule"], encode_text(v["self"]), or_dash(v["holds"], encode_text), lease_found, list_column(roster)]
+        return [*given, v["now"], str(v["stagger_ms"]), v["decision"], or_dash(v["instant"])]
+    texts = {"tokens": ("text", "left", "right")}.get(file, ())
+    fields = [(name, value) for name, value in v.items() if name not in ("id", "check")]
+    return [v["check"], *(encode_text(value) if name in texts else str(value) for name, value in fields)]
+
+
+def recompute(file, columns):
+    """The columns that this implementation has for a vector of which another printed `columns`.
+
+    What a decoder gives is decoded from the bytes, the bytes are encoded from the other columns, results are computed from
+    what they are results of. Raises ValueError where a column cannot be read or there is not the right number of them.
+    """
+    if file == "keys":
+        kind, role, member, data = columns
+        fields = decode_key(bytes.fromhex(data))
+        encoded = encode_key(kind, decode_text(role), decode_text(member)).hex()
+        return [fields["kind"], encode_text(fields["role"]), encode_text(fields["member"]), encoded]
+    if file == "registrations":
+        member, registered_at, data = columns
+        fields = decode_registration(bytes.fromhex(data))
+        encoded = encode_registration(decode_text(member), int(registered_at)).hex()
+        return [encode_text(fields["member"]), fields["registered_at"], encoded]
+    if file == "leases":
+        member, *numbers, data = columns
+        decoded = lease_fields(decode_lease(bytes.fromhex(data)))
+        return [encode_text(decoded[0]), *map(str, decoded[1:]), encode_lease(decode_text(member), *map(int, numbers)).hex()]
+    if file == "tombstones":
+        value, _ = columns
+        return [value, str(not unless_dash(value, bytes.fromhex)).lower()]
+    if file == "partitions":
+        role, _, partitions, _ = columns
+        name_of_role = decode_text(role)
+        return [role, str(murmur2(name_of_role.encode())), partitions, str(partition(name_of_role, int(partitions)))]
+    if file == "malformed":
+        decoder, data, _, _, _ = columns
+        try:
+            DECODERS[decoder](bytes.fromhex(data))
+        except Refused as refused:
+            return [decoder, data, refused.part, str(refused.offset), refused.reason]
+        return [decoder, data, "accepted", "-", "-"]
+    if file == "folds":
+        rule, role, records, _, _ = columns
+        parsed = [
+            (int(offset), bytes.fromhex(key_bytes), unless_dash(value, bytes.fromhex))
+            for offset, key_bytes, value in parse_list(records)
+        ]
+        lease_found, roster = fold(decode_text(role), parsed)
+        found = ((encode_text(member), str(offset), str(at), or_dash(rank)) for member, offset, at, rank in roster)
+        return [rule, role, records, or_dash(lease_found, lease_column), list_column(found)]
+    if file == "decisions":
+        rule, member, holds, lease_found, roster, now, stagger_ms, _, _ = columns
+        parsed = [(decode_text(name), int(offset), int(at)) for name, offset, at in parse_list(roster)]
+        token = unless_dash(holds, lambda column: parse_token(decode_text(column)))
+        lease_parsed = unless_dash(lease_found, parse_lease)
+        decision, instant = decide(decode_text(member), token, lease_parsed, parsed, int(now), int(stagger_ms))
+        return [rule, member, holds, lease_found, roster, now, stagger_ms, decision, or_dash(instant)]
+    if file not in ("tokens", "headers"):
+        raise ValueError("unknown kind of vector")
+    what, *rest = columns
+    if what == "text":
+        producer_id, producer_epoch, text = rest
+        pid, epoch = parse_token(decode_text(text)) or wrong("no token")
+        return [what, str(pid), str(epoch), encode_text(f"{int(producer_id)}:{int(producer_epoch)}")]
+    if what == "order":
+        left, right, _ = rest
+        return [what, left, right, str(compare(token_pair(decode_text(left)), token_pair(decode_text(right))))]
+    if what == "refused":
+        (text,) = rest
+        return [what, text if parse_token(decode_text(text)) is None else "accepted"]
+    if what == "incarnation":
+        ident, birth, registered_at, data = rest
+        decoded = decode_incarnation(bytes.fromhex(data)) or wrong("no incarnation")
+        encoded = encode_incarnation(bytes.fromhex(ident), int(birth), int(registered_at)).hex()
+        return [what, decoded[0].hex(), str(decoded[1]), str(decoded[2]), encoded]
+    if what == "incarnation-refused":
+        (data,) = rest
+        return [what, data if decode_incarnation(bytes.fromhex(data)) is None else "accepted"]
+    if what == "incarnation-order":
+        left, right, _ = rest
+        return [what, left, right, str(compare(*(incarnation_order(bytes.fromhex(side)) for side in (left, right))))]
+    if what == "term":
+        term, data = rest
+        return [what, or_dash(decode_term(bytes.fromhex(data))), str(int(term)).encode().hex()]
+    if what == "term-refused":
+        (data,) = rest
+        return [what, data if decode_term(bytes.fromhex(data)) is None else "accepted"]
+    raise ValueError(f"unknown check {what}")
+
+
+def wrong(reason):
+    raise ValueError(reason)
+
+
+def line_of(columns):
+    """The columns and their check: the murmur2 of everything before its tab."""
+    text = "\t".join(columns)
+    return f"{text}\t{murmur2(text.encode('latin-1'))}"
+
+
+def first_line(count):
+    return line_of(["vectors", "0", str(count)])
+
+
+def tsv(files, names):
+    """vectors.tsv: the vectors `names` (`file/id`, in the order of digest.txt) of `files`."""
+    by_name = {f"{file}/{vector['id']}": (file, vector) for file, vectors in files.items() for vector in vectors}
+    lines = [line_of([name, *columns_of(*by_name[name])]) for name in names]
+    return "".join(f"{line}\n" for line in [first_line(len(lines)), *lines])
+
+
+def verify(text):
+    """(lines recomputed, faults, vectors that differ) of the text of a vectors.tsv."""
+    printed, faults = [], []
+    first, *given = text.split("\n")
+    if not given or given.pop() != "":
+        faults.append("the last line has no end")
+    if first != first_line(len(given)):
+        faults.append(f"first line: {first_line(len(given))!r} would be right for {len(given)} vectors, given {first!r}")
+    printed.append(first_line(len(given)))
+    differing = 0
+    for line in given:
+        ident, *columns = line.split("\t")
+        try:
+            computed = line_of([ident, *recompute(ident.split("/")[0], columns[:-1])])
+        except (Refused, ValueError, KeyError, IndexError, TypeError, AssertionError, struct.error) as error:
+            differing += 1
+            faults.append(f"{ident}: not readable: {error}")
+            continue
+        printed.append(computed)
+        if computed != line:
+            differing += 1
+            pairs = zip(computed.split("\t"), line.split("\t"))
+            at, (own, other) = next((at, pair) for at, pair in enumerate(pairs, 1) if pair[0] != pair[1])
+            faults.append(f"{ident}: column {at}: printed {own}, given {other}")
+    return printed, faults, differing
+
+
 # Files, digest, commands
 
 
 def canonical(vector):
     return json.dumps(vector, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+
+
+def names_in(lines):
+    return [line.split("  ")[1] for line in lines]
 
 
 def digest_lines(files):
@@ -616,8 +1266,7 @@ def render(vectors):
 def generate():
     files = build()
     lines = list(digest_lines(files))
-    names = [line.split("  ")[1] for line in lines]
-    if len(set(names)) != len(names):
+    if len(set(names_in(lines))) != len(lines):
         sys.exit("two vectors share an id")
     digest = VECTORS / "digest.txt"
     published = digest.read_text().splitlines() if digest.exists() else []
@@ -630,6 +1279,7 @@ def generate():
     # Appended in the order of publication: what is there keeps its place.
     added = [line for line in lines if line not in set(published)]
     digest.write_text("\n".join(published + added) + "\n", encoding="ascii")
+    TSV.write_text(tsv(files, names_in(published + added)), encoding="ascii")
     print(f"{len(lines)} vectors, {len(lines) - len(published)} new")
 
 
@@ -655,6 +1305,9 @@ def holds(file, v):
         return (not v["value"]) is v["tombstone"]
     if file == "partitions":
         return murmur2(v["role"].encode()) == v["murmur2"] and partition(v["role"], v["partitions"]) == v["partition"]
+    if file in ("folds", "decisions"):
+        columns = columns_of(file, v)
+        return recompute(file, columns) == columns
     if file == "malformed":
         try:
             DECODERS[v["decoder"]](bytes.fromhex(v["bytes"]))
@@ -700,10 +1353,26 @@ def check():
     there = set(digest_lines(files))
     failed += [f"changed or gone since published: {line.split('  ')[1]}" for line in published if line not in there]
     failed += [f"not in digest.txt: {line.split('  ')[1]}" for line in sorted(there - set(published))]
+    if not failed:
+        text = TSV.read_text(encoding="latin-1")
+        failed += ["vectors.tsv differs from the other files"] * (text != tsv(files, names_in(published)))
+        failed += [f"vectors.tsv: {fault}" for fault in verify(text)[1]]
     for line in failed:
         print(line)
     print(f"{sum(len(vectors) for vectors in files.values())} vectors, {len(failed)} faults")
     return 1 if failed else 0
+
+
+def run_verify(file=None):
+    data = Path(file).read_bytes() if file else sys.stdin.buffer.read()
+    # One character a byte, so that any byte that does not belong there is a difference and not a crash.
+    printed, faults, differing = verify(data.decode("latin-1"))
+    sys.stdout.buffer.write("".join(f"{line}\n" for line in printed).encode("latin-1"))
+    sys.stdout.flush()
+    for fault in faults:
+        print(fault.encode("ascii", "backslashreplace").decode("ascii"), file=sys.stderr)
+    print(f"{len(printed) - 1} vectors, {differing} differ", file=sys.stderr)
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":
@@ -711,5 +1380,7 @@ if __name__ == "__main__":
         generate()
     elif sys.argv[1:] == ["check"]:
         sys.exit(check())
+    elif sys.argv[1:2] == ["verify"] and len(sys.argv) <= 3:
+        sys.exit(run_verify(*sys.argv[2:]))
     else:
         sys.exit(__doc__)

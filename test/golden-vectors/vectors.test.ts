@@ -26,7 +26,7 @@ import { isTombstone } from '../../src/format/tombstone.js'
 import { murmur2 } from '../format/murmur2.js'
 
 /** The lines of digest.txt that are published. Move it forward when vectors are added; it never moves back. */
-const pinned = { vectors: 421, sha256: '70959b6647b0bbdaa9c0fca1c098cfb313980e123f48d5b482e444fdcdd7f952' }
+const pinned = { vectors: 618, sha256: 'eeae3f382e83cc60bc5bb01a2780708ca296b0d1c0e39ece9446ca4a5a40b80b' }
 
 const folder = new URL('../../golden-vectors/', import.meta.url)
 
