@@ -10,6 +10,12 @@ import type { LeasePolicy } from './policy.js'
 import type { RoleState } from './role-state.js'
 import { holderOf, latestSlot, type Self, type Slot, slots } from './succession.js'
 
+/**
+ * How much later than this process another may be back from an outage that both had: a request that has to time out first (5 s by
+ * default), the longest back-off, and the requests of its return.
+ */
+const longestReturnMs = 10_000
+
 /** What a sweep is judged by. */
 export interface SweepContext {
   /** Monotonic ms. */
@@ -23,8 +29,8 @@ export interface SweepContext {
 
 /**
  * The members whose registrations are removed, judged on the state after the winner's read (I5): the holder of an expired lease; and, where
- * the own last error lies more than one stagger back, each whose slot does too, and everybody in front of a winner that
- * could not wait for its turn.
+ * the own last error lies long enough back for the others to have come back as well, each whose slot lies more than one stagger
+ * back, and everybody in front of a winner that could not wait for its turn.
  */
 export function sweepOf(
   state: RoleState,
@@ -38,7 +44,7 @@ export function sweepOf(
   const expiry = expiryOf(state.lease, self.ownRegistration, policy.leaseMs)
   if (holder !== undefined && expiry !== undefined && now >= expiry) swept.push(holder.member)
   const long = now - policy.staggerMs
-  if (lastErrorAt === undefined || lastErrorAt < long) {
+  if (lastErrorAt === undefined || lastErrorAt < now - Math.max(policy.staggerMs, longestReturnMs)) {
     const queue = slots(state, self.ownRegistration, policy)
     const passedBy = passedByWaitingLongest(queue, state, self, context)
     for (const [rank, entry] of queue.entries()) {

@@ -42,11 +42,17 @@ describe('sweepOf', () => {
   })
 
   it.each([
-    [60_000, 65_000, ['a']],
-    [60_000, 65_001, ['a', 'b', 'c', 'e']],
+    [60_000, 70_000, ['a']],
+    [60_000, 70_001, ['a', 'b', 'c', 'e']],
     [70_000, 70_001, ['a']],
   ])('an own error at %d, judged at %d: an outage does not sweep the living', (lastErrorAt, now, expected) => {
     expect(sweepOf(fold([...records, leaseOfA]), winner, { ...bySlot, lastErrorAt, now })).toEqual(expected)
+  })
+
+  it('goes by the stagger where that is longer than it takes to come back', () => {
+    const patient = { ...bySlot, policy: { ...policy, staggerMs: 12_000 }, lastErrorAt: 60_000 }
+    expect(sweepOf(fold([...records, leaseOfA]), winner, { ...patient, now: 72_000 })).toEqual(['a'])
+    expect(sweepOf(fold([...records, leaseOfA]), winner, { ...patient, now: 72_001 })).toEqual(['a', 'b', 'c'])
   })
 
   it('never sweeps a later incarnation of the holder before its own slot', () => {
@@ -80,7 +86,7 @@ describe('sweepOf', () => {
       expect(sweepOf(fold([...queue, leaseOfA]), last, { ...bySlot, now: 70_010 })).toEqual(['a', ...crowd])
     })
 
-    it('that had an error less than a stagger ago: nobody but the holder', () => {
+    it('that had an error a moment ago: nobody but the holder', () => {
       const swept = sweepOf(fold([...queue, leaseOfA]), last, { ...bySlot, now: 70_010, lastErrorAt: 65_020 })
       expect(swept).toEqual(['a'])
     })
