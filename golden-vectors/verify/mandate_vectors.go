@@ -38,8 +38,8 @@ const (
 	kindLease        keyKind = 1
 )
 
-// recordKey is comparable, so that it can be the key of a map. Names are strings of well-formed UTF-8, which Go compares
-// as bytes.
+// recordKey is comparable, so that it can be the key of a map. Names are strings of well-formed UTF-8, which Go
+// compares as bytes.
 type recordKey struct {
 	kind   keyKind
 	role   string
@@ -461,6 +461,7 @@ func decide(self string, holds *token, held *lease, roster []rosterEntry, now, s
 	for i := range roster {
 		if roster[i].member == self {
 			own = &roster[i]
+			break
 		}
 	}
 	if own == nil {

@@ -238,7 +238,7 @@ fn encode_lease(lease: &Lease) -> Result<Vec<u8>, String> {
 
 /// Whether a record with this value deletes its key: without a value, or with one of zero bytes.
 fn is_tombstone(value: Option<&[u8]>) -> bool {
-    value.map_or(true, |bytes| bytes.is_empty())
+    value.unwrap_or_default().is_empty()
 }
 
 // The hash
@@ -306,7 +306,7 @@ impl fmt::Display for Token {
 /// Takes the one decimal text of each number from 0 on: ASCII digits, no sign, no leading zero.
 fn parse_digits(text: &str) -> Option<i64> {
     let number: i64 = text.parse().ok()?;
-    (number >= 0 && number.to_string() == text).then(|| number)
+    (number >= 0 && number.to_string() == text).then_some(number)
 }
 
 // The record headers. They are outside the frozen format: only the TypeScript library writes them,
@@ -404,7 +404,7 @@ fn fold(asked: &str, records: &[LogRecord]) -> Result<RoleState, Refused> {
 
 /// Whether the lease, expired or not, names the member.
 fn is_holder(member: &str, lease: Option<&Lease>) -> bool {
-    lease.map_or(false, |lease| lease.member == member)
+    lease.map(|lease| lease.member.as_str()) == Some(member)
 }
 
 /// The place of an entry in the queue: how many others than the holder registered before it.
@@ -796,7 +796,7 @@ fn token(text: &str) -> Result<Token, String> {
 }
 
 fn token_or_none(text: &str) -> Result<Token, String> {
-    if text == hex(Token::NONE.to_string()) {
+    if unhex(text)? == Token::NONE.to_string().as_bytes() {
         return Ok(Token::NONE);
     }
     token(text)
