@@ -1215,7 +1215,7 @@ def tsv(files, names):
 
 
 def verify(text):
-    """(lines recomputed, faults, vectors that differ) of the text of a vectors.tsv."""
+    """(lines recomputed, faults, vectors read, vectors that differ) of the text of a vectors.tsv."""
     printed, faults = [], []
     first, *given = text.split("\n")
     if not given or given.pop() != "":
@@ -1228,7 +1228,7 @@ def verify(text):
         ident, *columns = line.split("\t")
         try:
             computed = line_of([ident, *recompute(ident.split("/")[0], columns[:-1])])
-        except (Refused, ValueError, KeyError, IndexError, TypeError, AssertionError, struct.error) as error:
+        except (Refused, ValueError, KeyError, TypeError, AssertionError, ArithmeticError, struct.error) as error:
             differing += 1
             faults.append(f"{ident}: not readable: {error}")
             continue
@@ -1238,7 +1238,7 @@ def verify(text):
             pairs = zip(computed.split("\t"), line.split("\t"))
             at, (own, other) = next((at, pair) for at, pair in enumerate(pairs, 1) if pair[0] != pair[1])
             faults.append(f"{ident}: column {at}: printed {own}, given {other}")
-    return printed, faults, differing
+    return printed, faults, len(given), differing
 
 
 # Files, digest, commands
@@ -1366,12 +1366,12 @@ def check():
 def run_verify(file=None):
     data = Path(file).read_bytes() if file else sys.stdin.buffer.read()
     # One character a byte, so that any byte that does not belong there is a difference and not a crash.
-    printed, faults, differing = verify(data.decode("latin-1"))
+    printed, faults, count, differing = verify(data.decode("latin-1"))
     sys.stdout.buffer.write("".join(f"{line}\n" for line in printed).encode("latin-1"))
     sys.stdout.flush()
     for fault in faults:
         print(fault.encode("ascii", "backslashreplace").decode("ascii"), file=sys.stderr)
-    print(f"{len(printed) - 1} vectors, {differing} differ", file=sys.stderr)
+    print(f"{count} vectors, {differing} differ", file=sys.stderr)
     return 1 if faults else 0
 
 
