@@ -1,12 +1,8 @@
 /**
- * The library against every golden vector, both ways, and the vectors against change: digest, pin, second implementation.
+ * The library's format against every golden vector of it, both ways. Folds and decisions: `shared-rules.test.ts`.
  *
  * The expected values come from the files alone; nothing here computes one with the code under test.
  */
-import { spawnSync } from 'node:child_process'
-import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { isCoordinationError } from '../../src/errors.js'
 import {
@@ -24,23 +20,7 @@ import { decodeRegistration, encodeRegistration } from '../../src/format/registr
 import { FencingToken } from '../../src/format/token.js'
 import { isTombstone } from '../../src/format/tombstone.js'
 import { murmur2 } from '../format/murmur2.js'
-
-/** The lines of digest.txt that are published. Move it forward when vectors are added; it never moves back. */
-const pinned = { vectors: 618, sha256: 'eeae3f382e83cc60bc5bb01a2780708ca296b0d1c0e39ece9446ca4a5a40b80b' }
-
-const folder = new URL('../../golden-vectors/', import.meta.url)
-
-function read(file: string): string {
-  return readFileSync(new URL(file, folder), 'utf8')
-}
-
-function vectorsOf<T>(file: string): (T & { id: string })[] {
-  return JSON.parse(read(`v0/${file}.json`))
-}
-
-const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex')
-const unhex = (text: string): Uint8Array => new Uint8Array(Buffer.from(text, 'hex'))
-const sha256 = (text: string): string => createHash('sha256').update(text, 'utf8').digest('hex')
+import { hex, unhex, vectorsOf } from './vectors.js'
 
 describe('keys', () => {
   it.each(vectorsOf<{ kind: 'registration' | 'lease'; role: string; member: string; bytes: string }>('keys'))(
@@ -206,60 +186,5 @@ describe('headers', () => {
       expect(vector.check).toBe('term-refused')
       expect(decodeTerm(unhex(vector.bytes))).toBeUndefined()
     }
-  })
-})
-
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_key, field: unknown) =>
-    typeof field === 'object' && field !== null && !Array.isArray(field)
-      ? Object.fromEntries(Object.entries(field).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : field,
-  )
-}
-
-describe('append-only', () => {
-  const files = readdirSync(new URL('v0/', folder))
-    .filter((file) => file.endsWith('.json'))
-    .map((file) => file.replace(/\.json$/, ''))
-  const lines = read('v0/digest.txt').trimEnd().split('\n')
-
-  it('has one digest line for each vector and one vector for each line', () => {
-    const actual = files.flatMap((file) =>
-      vectorsOf<object>(file).map((vector) => `${sha256(canonical(vector))}  ${file}/${vector.id}`),
-    )
-    expect([...lines].sort()).toStrictEqual(actual.sort())
-    expect(new Set(lines.map((line) => line.split('  ')[1])).size).toBe(lines.length)
-  })
-
-  it('still opens with every line that was published', () => {
-    const published = `${lines.slice(0, pinned.vectors).join('\n')}\n`
-    expect({ vectors: published.trimEnd().split('\n').length, sha256: sha256(published) }).toStrictEqual(pinned)
-  })
-
-  it('pins every line', () => {
-    expect({ vectors: lines.length, sha256: sha256(`${lines.join('\n')}\n`) }).toStrictEqual(pinned)
-  })
-
-  it('keeps what was published with the format', () => {
-    const bytesOf = (file: string, id: string): string | undefined =>
-      vectorsOf<{ bytes: string }>(file).find((vector) => vector.id === id)?.bytes
-    expect(bytesOf('keys', 'given-registration')).toBe('00000000000a636f6e74726f6c6c657200066e6f64652d31')
-    expect(bytesOf('keys', 'given-lease')).toBe('00000001000a636f6e74726f6c6c65720000')
-    expect(bytesOf('registrations', 'given')).toBe('000000066e6f64652d310000018bcfe56800')
-    expect(bytesOf('leases', 'given')).toBe('000000066e6f64652d31000000000000109200070000018bcfe568000000018bcfe5dd30')
-  })
-})
-
-describe('the second implementation', () => {
-  it('agrees with every vector', (context) => {
-    const python = spawnSync('python3', ['--version'])
-    if (python.error !== undefined && process.env.CI !== 'true') {
-      context.skip('python3 is not on the path: the second implementation of the format was not run')
-    }
-    const script = fileURLToPath(new URL('verify/mandate_vectors.py', folder))
-    const run = spawnSync('python3', ['-B', script, 'check'], { encoding: 'utf8' })
-    expect(run.error).toBeUndefined()
-    expect(run.stdout).toMatch(new RegExp(`^${pinned.vectors} vectors, 0 faults$`, 'm'))
-    expect(run.status).toBe(0)
   })
 })
