@@ -8,7 +8,7 @@ import type { SharedKind } from '../kafka/global-setup.js'
 import { describeWithBrokers, freshName } from '../kafka/suites.js'
 import { aborted } from '../support/aborted.js'
 import { isLongForm, rounds, tell, testWhere } from '../support/form.js'
-import { kinds } from '../support/kinds.js'
+import { kinds, losesMarkers } from '../support/kinds.js'
 import { lookAt } from '../support/look.js'
 import {
   coordinatorPartition,
@@ -376,7 +376,62 @@ describe.each(kinds({ nodes: 3 }))('$name', ({ kind }) => {
     })
 
     testWhere(
-      isLongForm || isFirst(kind),
+      losesMarkers,
+      'that holds the only replica of a guarded partition costs the marker: what was acknowledged there waits for the next transaction of the role',
+      { timeout: 240_000 },
+      async () => {
+        const cluster = own.cluster()
+        const { bootstrap } = cluster
+        const topic = await coordinationTopic(cluster)
+        const node = await busiestNode(cluster)
+        const isNot = (leader: number): boolean => leader !== node.id
+        const client = own.client(topic, 'leader', { leaseMs: 60_000, renewIntervalMs: 500 })
+        const cases = await Promise.all(
+          (['commits', 'aborts'] as const).map(async (next) => {
+            const guarded = freshName('commands')
+            await placedTopic(bootstrap, guarded, [[node.id]])
+            const leadership = await client.acquire(await roleWhere(cluster, topic, isNot, isNot))
+            return { next, guarded, leadership }
+          }),
+        )
+        // One broker, killed between the Produce and the EndTxn of both.
+        let produced = 0
+        let kill: () => void = () => undefined
+        const killed = new Promise<void>((resolve, reject) => {
+          kill = () => node.kill().then(resolve, reject)
+        })
+        await Promise.all(
+          cases.map(({ leadership, guarded }) =>
+            leadership.transact(async (transaction) => {
+              await transaction.send({ topic: guarded, messages: [{ value: 'acknowledged', partition: 0 }] })
+              produced += 1
+              if (produced === cases.length) kill()
+              await killed
+            }),
+          ),
+        )
+        for (const { leadership } of cases) await leadership.renew()
+        await node.start()
+        const outcomesIn = async (guarded: string): Promise<readonly string[]> =>
+          (await readCommittedLog(bootstrap, guarded)).map(({ value, outcome }) => `${value} ${outcome}`)
+        for (const { next, guarded, leadership } of cases) {
+          expect(await outcomesIn(guarded)).toEqual(['acknowledged open'])
+          const failure = new Error('thought better of it')
+          const done = leadership.transact(async (transaction) => {
+            await transaction.send({ topic: guarded, messages: [{ value: 'more', partition: 0 }] })
+            if (next === 'aborts') throw failure
+          })
+          await (next === 'aborts' ? expect(done).rejects.toBe(failure) : done)
+          const outcome = next === 'aborts' ? 'aborted' : 'committed'
+          expect(await outcomesIn(guarded)).toEqual([`acknowledged ${outcome}`, `more ${outcome}`])
+          expect(leadership.signal.aborted).toBe(false)
+        }
+        await client.close()
+      },
+    )
+
+    testWhere(
+      !losesMarkers && (isLongForm || isFirst(kind)),
       'that holds the only replica of a guarded partition wedges the role until it is back',
       {
         timeout: 240_000,

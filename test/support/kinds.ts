@@ -11,6 +11,12 @@ const kafkaVersion = process.env.MANDATE_KAFKA_VERSION
 export const knowsTransactionVersion2: boolean = kafkaVersion === undefined || Number(kafkaVersion.split('.')[0]) >= 4
 
 /**
+ * Whether a coordinator takes a partition without a leader for a deleted one, and completes a transaction without its marker there:
+ * 4.3.0 and 4.4.0 do, 4.2.0 and before do not.
+ */
+export const losesMarkers: boolean = kafkaVersion !== undefined && Number.parseFloat(kafkaVersion) >= 4.3
+
+/**
  * The kinds to run a suite on: `describe.each` over them by `name`. A suite that harms brokers names its `purpose`.
  */
 export function kinds(
