@@ -5,13 +5,13 @@ Python 3.8 or newer, standard library only. It shares no code with the TypeScrip
 murmur2, token order, header codecs, fold and rules, written from ../README.md. So a mistake has to be made twice to get
 through.
 
-    mandate_vectors.py generate         writes ../v0: *.json, digest.txt, vectors.tsv; refuses to change or drop what is there
-    mandate_vectors.py check            re-checks every vector both ways, prints one line for each that fails and a count
-    mandate_vectors.py verify [FILE]    reads the lines of vectors.tsv (else from stdin), prints them recomputed, and names
-                                        each that differs on stderr; succeeds only if none does
+    mandate_vectors.py generate        writes ../v0; refuses to change or drop what is there
+    mandate_vectors.py check           re-checks every vector both ways, prints a line for each that fails and a count
+    mandate_vectors.py verify [FILE]   reads the lines of vectors.tsv (or stdin), prints them recomputed, names each that
+                                       differs on stderr; succeeds only if none does
 
-A vector that was ever published never changes: other ports check themselves against it. New ones go to the end of their
-list.
+Everything before the part "The vectors" may start a new port. A vector that was ever published never changes: other
+ports check themselves against it. New ones go to the end of their list.
 """
 
 import hashlib
@@ -159,6 +159,9 @@ def decode_lease(data):
     }
 
 
+DECODERS = {"key": decode_key, "registration": decode_registration, "lease": decode_lease}
+
+
 def murmur2(data):
     """Kafka's murmur2, as a signed 32-bit integer."""
     mask, m = 0xFFFFFFFF, 0x5BD1E995
@@ -293,6 +296,210 @@ def decode_term(data):
     return int(text)
 
 
+# Lines of text: vectors.tsv, and its lines recomputed
+
+
+def encode_text(text):
+    return text.encode("utf-8").hex()
+
+
+def decode_text(column):
+    return bytes.fromhex(column).decode("utf-8")
+
+
+def or_dash(value, encode=str):
+    return "-" if value is None else encode(value)
+
+
+def unless_dash(column, decode):
+    return None if column == "-" else decode(column)
+
+
+def lease_column(fields):
+    """One column of a lease's fields, the member first."""
+    return ",".join([encode_text(fields[0]), *map(str, fields[1:])])
+
+
+def parse_lease(column):
+    member, *numbers = column.split(",")
+    return (decode_text(member), *map(int, numbers))
+
+
+def list_column(elements):
+    return ";".join(",".join(fields) for fields in elements)
+
+
+def parse_list(column):
+    return [element.split(",") for element in column.split(";")] if column else []
+
+
+def columns_of(file, v):
+    """The columns of one vector of a JSON file, without its name and its check."""
+    if file == "keys":
+        return [v["kind"], encode_text(v["role"]), encode_text(v["member"]), v["bytes"]]
+    if file == "registrations":
+        return [encode_text(v["member"]), v["registered_at"], v["bytes"]]
+    if file == "leases":
+        numbers = (v[name] for name in ("producer_id", "producer_epoch", "granted_at", "deadline"))
+        return [encode_text(v["member"]), *map(str, numbers), v["bytes"]]
+    if file == "tombstones":
+        return [or_dash(v["value"]), str(v["tombstone"]).lower()]
+    if file == "partitions":
+        return [encode_text(v["role"]), *(str(v[name]) for name in ("murmur2", "partitions", "partition"))]
+    if file == "malformed":
+        return [v["decoder"], v["bytes"], v["part"], str(v["offset"]), v["reason"]]
+    if file == "folds":
+        records = ((record["offset"], record["key"], or_dash(record["value"])) for record in v["records"])
+        roster = ((encode_text(m["member"]), m["offset"], m["registered_at"], or_dash(m["rank"])) for m in v["roster"])
+        lease_found = or_dash(v["lease"], lambda found: lease_column([*lease_fields(found), found["offset"]]))
+        return [v["rule"], encode_text(v["role"]), list_column(records), lease_found, list_column(roster)]
+    if file == "decisions":
+        roster = ((encode_text(m["member"]), m["offset"], m["registered_at"]) for m in v["roster"])
+        lease_found = or_dash(v["lease"], lambda found: lease_column(lease_fields(found)))
+        given = [v["rule"], encode_text(v["self"]), or_dash(v["holds"], encode_text), lease_found, list_column(roster)]
+        return [*given, v["now"], str(v["stagger_ms"]), v["decision"], or_dash(v["instant"])]
+    texts = {"tokens": ("text", "left", "right")}.get(file, ())
+    fields = [(name, value) for name, value in v.items() if name not in ("id", "check")]
+    return [v["check"], *(encode_text(value) if name in texts else str(value) for name, value in fields)]
+
+
+def recompute(file, columns):
+    """The columns that this implementation has for a vector of which another printed `columns`.
+
+    What a decoder gives is decoded from the bytes, the bytes are encoded from the other columns, results are computed
+    from what they are results of. Raises where a column cannot be read or there is not the right number of them.
+    """
+    if file == "keys":
+        kind, role, member, data = columns
+        fields = decode_key(bytes.fromhex(data))
+        encoded = encode_key(kind, decode_text(role), decode_text(member)).hex()
+        return [fields["kind"], encode_text(fields["role"]), encode_text(fields["member"]), encoded]
+    if file == "registrations":
+        member, registered_at, data = columns
+        fields = decode_registration(bytes.fromhex(data))
+        encoded = encode_registration(decode_text(member), int(registered_at)).hex()
+        return [encode_text(fields["member"]), fields["registered_at"], encoded]
+    if file == "leases":
+        member, *numbers, data = columns
+        decoded = lease_fields(decode_lease(bytes.fromhex(data)))
+        return [
+            encode_text(decoded[0]),
+            *map(str, decoded[1:]),
+            encode_lease(decode_text(member), *map(int, numbers)).hex(),
+        ]
+    if file == "tombstones":
+        value, _ = columns
+        return [value, str(not unless_dash(value, bytes.fromhex)).lower()]
+    if file == "partitions":
+        role, _, partitions, _ = columns
+        name_of_role = decode_text(role)
+        return [role, str(murmur2(name_of_role.encode())), partitions, str(partition(name_of_role, int(partitions)))]
+    if file == "malformed":
+        decoder, data, _, _, _ = columns
+        try:
+            DECODERS[decoder](bytes.fromhex(data))
+        except Refused as refused:
+            return [decoder, data, refused.part, str(refused.offset), refused.reason]
+        return [decoder, data, "accepted", "-", "-"]
+    if file == "folds":
+        rule, role, records, _, _ = columns
+        parsed = [
+            (int(offset), bytes.fromhex(key_bytes), unless_dash(value, bytes.fromhex))
+            for offset, key_bytes, value in parse_list(records)
+        ]
+        lease_found, roster = fold(decode_text(role), parsed)
+        found = ((encode_text(member), str(offset), str(at), or_dash(rank)) for member, offset, at, rank in roster)
+        return [rule, role, records, or_dash(lease_found, lease_column), list_column(found)]
+    if file == "decisions":
+        rule, member, holds, lease_found, roster, now, stagger_ms, _, _ = columns
+        parsed = [(decode_text(name), int(offset), int(at)) for name, offset, at in parse_list(roster)]
+        token = unless_dash(holds, lambda column: parse_token(decode_text(column)))
+        lease_parsed = unless_dash(lease_found, parse_lease)
+        decision, instant = decide(decode_text(member), token, lease_parsed, parsed, int(now), int(stagger_ms))
+        return [rule, member, holds, lease_found, roster, now, stagger_ms, decision, or_dash(instant)]
+    if file not in ("tokens", "headers"):
+        raise ValueError("unknown kind of vector")
+    what, *rest = columns
+    if what == "text":
+        producer_id, producer_epoch, text = rest
+        pid, epoch = parse_token(decode_text(text)) or wrong("no token")
+        return [what, str(pid), str(epoch), encode_text(f"{int(producer_id)}:{int(producer_epoch)}")]
+    if what == "order":
+        left, right, _ = rest
+        return [what, left, right, str(compare(token_pair(decode_text(left)), token_pair(decode_text(right))))]
+    if what == "refused":
+        (text,) = rest
+        return [what, text if parse_token(decode_text(text)) is None else "accepted"]
+    if what == "incarnation":
+        ident, birth, registered_at, data = rest
+        decoded = decode_incarnation(bytes.fromhex(data)) or wrong("no incarnation")
+        encoded = encode_incarnation(bytes.fromhex(ident), int(birth), int(registered_at)).hex()
+        return [what, decoded[0].hex(), str(decoded[1]), str(decoded[2]), encoded]
+    if what == "incarnation-refused":
+        (data,) = rest
+        return [what, data if decode_incarnation(bytes.fromhex(data)) is None else "accepted"]
+    if what == "incarnation-order":
+        left, right, _ = rest
+        return [what, left, right, str(compare(*(incarnation_order(bytes.fromhex(side)) for side in (left, right))))]
+    if what == "term":
+        term, data = rest
+        return [what, or_dash(decode_term(bytes.fromhex(data))), str(int(term)).encode().hex()]
+    if what == "term-refused":
+        (data,) = rest
+        return [what, data if decode_term(bytes.fromhex(data)) is None else "accepted"]
+    raise ValueError(f"unknown check {what}")
+
+
+def wrong(reason):
+    raise ValueError(reason)
+
+
+def line_of(columns):
+    """The columns and their check: the murmur2 of everything before its tab."""
+    text = "\t".join(columns)
+    return f"{text}\t{murmur2(text.encode('latin-1'))}"
+
+
+def first_line(count):
+    return line_of(["vectors", "0", str(count)])
+
+
+def tsv(files, names):
+    """vectors.tsv: the vectors `names` (`file/id`, in the order of digest.txt) of `files`."""
+    by_name = {f"{file}/{vector['id']}": (file, vector) for file, vectors in files.items() for vector in vectors}
+    lines = [line_of([name, *columns_of(*by_name[name])]) for name in names]
+    return "".join(f"{line}\n" for line in [first_line(len(lines)), *lines])
+
+
+def verify(text):
+    """(lines recomputed, faults, vectors read, vectors that differ) of the text of a vectors.tsv."""
+    printed, faults = [], []
+    first, *given = text.split("\n")
+    if not given or given.pop() != "":
+        faults.append("the last line has no end")
+    if first != first_line(len(given)):
+        faults.append(
+            f"first line: {first_line(len(given))!r} would be right for {len(given)} vectors, given {first!r}"
+        )
+    printed.append(first_line(len(given)))
+    differing = 0
+    for line in given:
+        ident, *columns = line.split("\t")
+        try:
+            computed = line_of([ident, *recompute(ident.split("/")[0], columns[:-1])])
+        except (Refused, ValueError, KeyError, TypeError, AssertionError, ArithmeticError, struct.error) as error:
+            differing += 1
+            faults.append(f"{ident}: not readable: {error}")
+            continue
+        printed.append(computed)
+        if computed != line:
+            differing += 1
+            pairs = zip(computed.split("\t"), line.split("\t"))
+            at, (own, other) = next((at, pair) for at, pair in enumerate(pairs, 1) if pair[0] != pair[1])
+            faults.append(f"{ident}: column {at}: printed {own}, given {other}")
+    return printed, faults, len(given), differing
+
+
 # The vectors
 
 T0, T1 = 1700000000000, 1700000030000
@@ -317,7 +524,7 @@ NAMES = [
     ("nul", "\0"),
     ("inner-nul", "a\0b"),
     ("delete", "\x7f"),
-    ("quote-backslash", "\"\\/"),
+    ("quote-backslash", '"\\/'),
     ("two-byte-first", "\u0080"),
     ("nfc", "\u00e9"),
     ("nfd", "e\u0301"),
@@ -644,7 +851,11 @@ def build_headers():
         ("birth-first", encode_incarnation(ones, 1, T1), encode_incarnation(zeros, 2, T0)),
         ("then-registration", encode_incarnation(ones, 1, T0), encode_incarnation(zeros, 1, T1)),
         ("negative-time", encode_incarnation(zeros, 1, -1), encode_incarnation(zeros, 1, 0)),
-        ("then-bytes-unsigned", encode_incarnation(b"\x7f" * 16, 1, T0), encode_incarnation(b"\x80" + zeros[1:], 1, T0)),
+        (
+            "then-bytes-unsigned",
+            encode_incarnation(b"\x7f" * 16, 1, T0),
+            encode_incarnation(b"\x80" + zeros[1:], 1, T0),
+        ),
         ("last-byte", encode_incarnation(zeros[1:] + b"\x02", 1, T0), encode_incarnation(zeros[1:] + b"\x01", 1, T0)),
     ):
         order = compare(incarnation_order(left), incarnation_order(right))
@@ -653,9 +864,18 @@ def build_headers():
     for ident, term in (("zero", 0), ("plain", 123456), ("above-2-to-53", 2**53 + 1), ("greatest", INT64_MAX)):
         headers.append({"id": f"term-{ident}", "check": "term", "term": str(term), "bytes": str(term).encode().hex()})
     for ident, text in (
-        ("empty", ""), ("leading-zero", "07"), ("sign", "+7"), ("negative", "-7"), ("blank", " 7"), ("newline", "7\n"),
-        ("too-great", str(2**63)), ("twenty-digits", "1" * 20), ("hexadecimal", "0x7"), ("fraction", "7.0"),
-        ("other-digit", "\u0667"), ("nul", "7\0"),
+        ("empty", ""),
+        ("leading-zero", "07"),
+        ("sign", "+7"),
+        ("negative", "-7"),
+        ("blank", " 7"),
+        ("newline", "7\n"),
+        ("too-great", str(2**63)),
+        ("twenty-digits", "1" * 20),
+        ("hexadecimal", "0x7"),
+        ("fraction", "7.0"),
+        ("other-digit", "\u0667"),
+        ("nul", "7\0"),
     ):
         headers.append({"id": f"term-refused-{ident}", "check": "term-refused", "bytes": text.encode().hex()})
     return headers
@@ -694,8 +914,14 @@ def folds():
             ("three-members", [joins(1, "c"), joins(2, "a"), joins(3, "b")]),
             ("times-do-not-order", [joins(1, "a", T1), joins(2, "b", T0), joins(3, "c", 0)]),
             ("equal-times", [joins(4, "z", 0), joins(5, "y", 0), joins(6, "x", 0)]),
-            ("holes-between", [joins(0, "a"), joins(7, "b"), joins(2**31, "c"), joins(2**53 + 1, "d"), joins(INT64_MAX, "e")]),
-            ("times-of-any-size", [joins(1, "a", INT64_MIN), joins(2, "b", -1), joins(3, "c", 2**53 + 1), joins(4, "d", INT64_MAX)]),
+            (
+                "holes-between",
+                [joins(0, "a"), joins(7, "b"), joins(2**31, "c"), joins(2**53 + 1, "d"), joins(INT64_MAX, "e")],
+            ),
+            (
+                "times-of-any-size",
+                [joins(1, "a", INT64_MIN), joins(2, "b", -1), joins(3, "c", 2**53 + 1), joins(4, "d", INT64_MAX)],
+            ),
             ("twelve-members", [joins(100 + at, f"m{at}", T0 + at) for at in range(12)]),
         ],
         "newest-record": [
@@ -728,10 +954,16 @@ def folds():
         "other-roles": [
             ("same-member", [joins(1, "a"), joins(2, "a", T1, role="dispatcher"), joins(3, "b")]),
             ("only-another", [joins(1, "a", role="dispatcher"), leads(2, "a", role="dispatcher")]),
-            ("their-tombstones", abc + [leaves(4, "a", role="dispatcher"), leads(5, "b"), resigns(6, role="dispatcher")]),
+            (
+                "their-tombstones",
+                abc + [leaves(4, "a", role="dispatcher"), leads(5, "b"), resigns(6, role="dispatcher")],
+            ),
             ("their-newer-lease", abc + [leads(4, "a"), leads(5, "b", (4243, 0), role="dispatcher")]),
             ("longer-name", [joins(1, "a"), joins(2, "b", role="controllers"), leads(3, "b", role="controllers")]),
-            ("role-named-like-member", [joins(1, "controller"), joins(2, "controller", role="a"), leads(3, "controller", role="a")]),
+            (
+                "role-named-like-member",
+                [joins(1, "controller"), joins(2, "controller", role="a"), leads(3, "controller", role="a")],
+            ),
         ],
         "names-as-bytes": [
             ("members-nfc-and-nfd", [joins(1, NFC), joins(2, NFD), leads(3, NFD)]),
@@ -742,7 +974,10 @@ def folds():
             ("members-by-byte-order-mark", [joins(1, "\ufeffa"), joins(2, "a"), leads(3, "\ufeffa")]),
             ("members-by-nul", [joins(1, "a"), joins(2, "a\0"), joins(3, "\0"), leaves(4, "a\0", b"")]),
             ("numbers", [joins(1, "10"), joins(2, "9"), joins(3, "09"), joins(4, "9.0")]),
-            ("words-of-languages", [joins(1, "__proto__"), joins(2, "constructor"), joins(3, "null"), leads(4, "__proto__")]),
+            (
+                "words-of-languages",
+                [joins(1, "__proto__"), joins(2, "constructor"), joins(3, "null"), leads(4, "__proto__")],
+            ),
             ("offsets-not-code-points", [joins(1, "\U0001f600"), joins(2, "\uffff"), joins(3, "z")]),
             ("longest", [joins(1, "n" * 249), joins(2, "n" * 248), joins(3, NFC * 124), leads(4, "n" * 249)]),
         ],
@@ -752,7 +987,10 @@ def folds():
             ("next-epoch", abc + [leads(4, "a"), leads(5, "b", (4242, 8), T1, T1 + 30000)]),
             ("smaller-producer-id", abc + [leads(4, "a", (2001, 1)), leads(5, "b", (1, 0))]),
             ("smaller-epoch", abc + [leads(4, "a", (4242, 8)), leads(5, "b", (4242, 7))]),
-            ("earlier-deadline", abc + [leads(4, "a", deadline=T1), leads(5, "a", granted_at=T0 - 9000, deadline=T1 - 9000)]),
+            (
+                "earlier-deadline",
+                abc + [leads(4, "a", deadline=T1), leads(5, "a", granted_at=T0 - 9000, deadline=T1 - 9000)],
+            ),
             ("deadline-before-grant", abc + [leads(4, "b", granted_at=T1, deadline=T0)]),
             ("negative-times", abc + [leads(4, "b", granted_at=-30000, deadline=-1)]),
             ("longest-span", abc + [leads(4, "b", (INT64_MAX, INT16_MAX), INT64_MIN, INT64_MAX)]),
@@ -780,7 +1018,10 @@ def folds():
         ],
         "holder-registered-again": [
             ("holder-joined-again", abc + [leads(4, "a"), joins(5, "a", T1)]),
-            ("holder-joined-before-renewal", abc + [leads(4, "a"), joins(5, "a", T1), leads(6, "a", deadline=T1 + 10000)]),
+            (
+                "holder-joined-before-renewal",
+                abc + [leads(4, "a"), joins(5, "a", T1), leads(6, "a", deadline=T1 + 10000)],
+            ),
             ("holder-swept-and-back", abc + [leads(4, "a"), leaves(5, "a"), joins(6, "a", T1)]),
             ("holder-joined-first-after", [joins(1, "b"), leads(2, "a"), joins(3, "a", T1)]),
         ],
@@ -853,8 +1094,12 @@ def decisions():
             case("token-above-2-to-53", "a", held("a", (beyond, 1)), abc, T0, holds=(beyond, 1)),
             case("negative-times", "a", held("a", own, -60000, -30000), queue_of("a", at=-90000), -30001, holds=own),
             case("ends-at-zero", "a", held("a", own, -30000, 0), queue_of("a", at=-90000), -1, holds=own),
-            case("times-above-2-to-53", "a", held("a", own, beyond, beyond + LENGTH), abc, beyond + LENGTH - 1, holds=own),
-            case("greatest-deadline", "a", held("a", own, INT64_MAX - LENGTH, INT64_MAX), abc, INT64_MAX - 1, holds=own),
+            case(
+                "times-above-2-to-53", "a", held("a", own, beyond, beyond + LENGTH), abc, beyond + LENGTH - 1, holds=own
+            ),
+            case(
+                "greatest-deadline", "a", held("a", own, INT64_MAX - LENGTH, INT64_MAX), abc, INT64_MAX - 1, holds=own
+            ),
         ],
         "own-live-lease": [
             case("own-lease-granted-now", "a", lease_a, abc, T0),
@@ -901,9 +1146,21 @@ def decisions():
             case("slot-at-zero", "c", held("a", own, -35000, -5000), queue_of("a", "b", "c", at=-90000), -1),
             case("all-times-negative", "c", held("a", own, -60000, -30000), queue_of("a", "b", "c", at=-90000), -25000),
             case("above-2-to-53", "b", held("a", own, beyond, beyond + LENGTH), abc, beyond + LENGTH - 1),
-            case("above-2-to-53-at-the-slot", "c", held("a", own, beyond, beyond + LENGTH), abc, beyond + LENGTH + STAGGER),
+            case(
+                "above-2-to-53-at-the-slot",
+                "c",
+                held("a", own, beyond, beyond + LENGTH),
+                abc,
+                beyond + LENGTH + STAGGER,
+            ),
             case("slot-at-the-greatest", "c", held("a", own, INT64_MAX - 35000, INT64_MAX - 5000), abc, INT64_MAX - 1),
-            case("deadline-near-the-smallest", "b", held("a", own, INT64_MIN + 1, INT64_MIN + 30001), queue_of("a", "b", at=INT64_MIN), INT64_MIN + 30000),
+            case(
+                "deadline-near-the-smallest",
+                "b",
+                held("a", own, INT64_MIN + 1, INT64_MIN + 30001),
+                queue_of("a", "b", at=INT64_MIN),
+                INT64_MIN + 30000,
+            ),
         ],
         "holder-not-registered": [
             case("first-of-all", "a", held("x"), abc, T1),
@@ -924,12 +1181,26 @@ def decisions():
             case("own-token-long-after", "a", lease_a, abc, T1 + 10 * LENGTH, holds=own),
             case("own-lease-expired-alone", "a", lease_a, queue_of("a"), T1, holds=own),
             case("own-lease-expired-last-in-the-roster", "c", held("c"), abc, T1),
-            case("own-lease-expired-at-zero", "a", held("a", own, -30000, 0), queue_of("a", "b", at=-90000), 0, holds=own),
+            case(
+                "own-lease-expired-at-zero", "a", held("a", own, -30000, 0), queue_of("a", "b", at=-90000), 0, holds=own
+            ),
         ],
         "late-registration": [
             case("came-after-the-deadline", "b", lease_a, [("a", 1, LONG_BEFORE), ("b", 2, T1 + 20000)], T1 + 20000),
-            case("behind-one-who-came-late", "c", lease_a, [("a", 1, LONG_BEFORE), ("b", 2, T1 + 20000), ("c", 3, LONG_BEFORE)], T1 + 20001),
-            case("rank-1-came-late", "c", lease_a, [("a", 1, LONG_BEFORE), ("b", 2, LONG_BEFORE), ("c", 3, T1 + 20000)], T1 + 20000),
+            case(
+                "behind-one-who-came-late",
+                "c",
+                lease_a,
+                [("a", 1, LONG_BEFORE), ("b", 2, T1 + 20000), ("c", 3, LONG_BEFORE)],
+                T1 + 20001,
+            ),
+            case(
+                "rank-1-came-late",
+                "c",
+                lease_a,
+                [("a", 1, LONG_BEFORE), ("b", 2, LONG_BEFORE), ("c", 3, T1 + 20000)],
+                T1 + 20000,
+            ),
         ],
         "far-rank": [
             case("rank-10-after-a-length", "m10", lease_a, twelve, T1 + LENGTH),
@@ -968,7 +1239,9 @@ def decisions():
             case("second-at-its-registration", "b", None, [("a", 1, T0), ("b", 2, T0 + 60000)], T0 + 60000),
             case("second-last-millisecond", "b", None, [("a", 1, T0), ("b", 2, T0 + 60000)], T0 + 64999),
             case("second-at-its-slot", "b", None, [("a", 1, T0), ("b", 2, T0 + 60000)], T0 + 65000),
-            case("third-registered-before-the-first", "c", None, [("a", 1, T1), ("b", 2, T1), ("c", 3, T0)], T0 + 10000),
+            case(
+                "third-registered-before-the-first", "c", None, [("a", 1, T1), ("b", 2, T1), ("c", 3, T0)], T0 + 10000
+            ),
             case("third-slot-at-zero", "c", None, queue_of("a", "b", "c", at=-10000), -1),
         ],
         "after-resignation": [
@@ -1043,204 +1316,6 @@ def build_decisions():
     return vectors
 
 
-# vectors.tsv
-
-
-def encode_text(text):
-    return text.encode("utf-8").hex()
-
-
-def decode_text(column):
-    return bytes.fromhex(column).decode("utf-8")
-
-
-def or_dash(value, encode=str):
-    return "-" if value is None else encode(value)
-
-
-def unless_dash(column, decode):
-    return None if column == "-" else decode(column)
-
-
-def lease_column(fields):
-    """One column of a lease's fields, the member first."""
-    return ",".join([encode_text(fields[0]), *map(str, fields[1:])])
-
-
-def parse_lease(column):
-    member, *numbers = column.split(",")
-    return (decode_text(member), *map(int, numbers))
-
-
-def list_column(elements):
-    return ";".join(",".join(fields) for fields in elements)
-
-
-def parse_list(column):
-    return [element.split(",") for element in column.split(";")] if column else []
-
-
-def columns_of(file, v):
-    """The columns of one vector of a JSON file, without its name and its check."""
-    if file == "keys":
-        return [v["kind"], encode_text(v["role"]), encode_text(v["member"]), v["bytes"]]
-    if file == "registrations":
-        return [encode_text(v["member"]), v["registered_at"], v["bytes"]]
-    if file == "leases":
-        numbers = (v[name] for name in ("producer_id", "producer_epoch", "granted_at", "deadline"))
-        return [encode_text(v["member"]), *map(str, numbers), v["bytes"]]
-    if file == "tombstones":
-        return [or_dash(v["value"]), str(v["tombstone"]).lower()]
-    if file == "partitions":
-        return [encode_text(v["role"]), *(str(v[name]) for name in ("murmur2", "partitions", "partition"))]
-    if file == "malformed":
-        return [v["decoder"], v["bytes"], v["part"], str(v["offset"]), v["reason"]]
-    if file == "folds":
-        records = ((record["offset"], record["key"], or_dash(record["value"])) for record in v["records"])
-        roster = ((encode_text(m["member"]), m["offset"], m["registered_at"], or_dash(m["rank"])) for m in v["roster"])
-        lease_found = or_dash(v["lease"], lambda found: lease_column([*lease_fields(found), found["offset"]]))
-        return [v["rule"], encode_text(v["role"]), list_column(records), lease_found, list_column(roster)]
-    if file == "decisions":
-        roster = ((encode_text(m["member"]), m["offset"], m["registered_at"]) for m in v["roster"])
-        lease_found = or_dash(v["lease"], lambda found: lease_column(lease_fields(found)))
-        given = [v["rule"], encode_text(v["self"]), or_dash(v["holds"], encode_text), lease_found, list_column(roster)]
-        return [*given, v["now"], str(v["stagger_ms"]), v["decision"], or_dash(v["instant"])]
-    texts = {"tokens": ("text", "left", "right")}.get(file, ())
-    fields = [(name, value) for name, value in v.items() if name not in ("id", "check")]
-    return [v["check"], *(encode_text(value) if name in texts else str(value) for name, value in fields)]
-
-
-def recompute(file, columns):
-    """The columns that this implementation has for a vector of which another printed `columns`.
-
-    What a decoder gives is decoded from the bytes, the bytes are encoded from the other columns, results are computed from
-    what they are results of. Raises ValueError where a column cannot be read or there is not the right number of them.
-    """
-    if file == "keys":
-        kind, role, member, data = columns
-        fields = decode_key(bytes.fromhex(data))
-        encoded = encode_key(kind, decode_text(role), decode_text(member)).hex()
-        return [fields["kind"], encode_text(fields["role"]), encode_text(fields["member"]), encoded]
-    if file == "registrations":
-        member, registered_at, data = columns
-        fields = decode_registration(bytes.fromhex(data))
-        encoded = encode_registration(decode_text(member), int(registered_at)).hex()
-        return [encode_text(fields["member"]), fields["registered_at"], encoded]
-    if file == "leases":
-        member, *numbers, data = columns
-        decoded = lease_fields(decode_lease(bytes.fromhex(data)))
-        return [encode_text(decoded[0]), *map(str, decoded[1:]), encode_lease(decode_text(member), *map(int, numbers)).hex()]
-    if file == "tombstones":
-        value, _ = columns
-        return [value, str(not unless_dash(value, bytes.fromhex)).lower()]
-    if file == "partitions":
-        role, _, partitions, _ = columns
-        name_of_role = decode_text(role)
-        return [role, str(murmur2(name_of_role.encode())), partitions, str(partition(name_of_role, int(partitions)))]
-    if file == "malformed":
-        decoder, data, _, _, _ = columns
-        try:
-            DECODERS[decoder](bytes.fromhex(data))
-        except Refused as refused:
-            return [decoder, data, refused.part, str(refused.offset), refused.reason]
-        return [decoder, data, "accepted", "-", "-"]
-    if file == "folds":
-        rule, role, records, _, _ = columns
-        parsed = [
-            (int(offset), bytes.fromhex(key_bytes), unless_dash(value, bytes.fromhex))
-            for offset, key_bytes, value in parse_list(records)
-        ]
-        lease_found, roster = fold(decode_text(role), parsed)
-        found = ((encode_text(member), str(offset), str(at), or_dash(rank)) for member, offset, at, rank in roster)
-        return [rule, role, records, or_dash(lease_found, lease_column), list_column(found)]
-    if file == "decisions":
-        rule, member, holds, lease_found, roster, now, stagger_ms, _, _ = columns
-        parsed = [(decode_text(name), int(offset), int(at)) for name, offset, at in parse_list(roster)]
-        token = unless_dash(holds, lambda column: parse_token(decode_text(column)))
-        lease_parsed = unless_dash(lease_found, parse_lease)
-        decision, instant = decide(decode_text(member), token, lease_parsed, parsed, int(now), int(stagger_ms))
-        return [rule, member, holds, lease_found, roster, now, stagger_ms, decision, or_dash(instant)]
-    if file not in ("tokens", "headers"):
-        raise ValueError("unknown kind of vector")
-    what, *rest = columns
-    if what == "text":
-        producer_id, producer_epoch, text = rest
-        pid, epoch = parse_token(decode_text(text)) or wrong("no token")
-        return [what, str(pid), str(epoch), encode_text(f"{int(producer_id)}:{int(producer_epoch)}")]
-    if what == "order":
-        left, right, _ = rest
-        return [what, left, right, str(compare(token_pair(decode_text(left)), token_pair(decode_text(right))))]
-    if what == "refused":
-        (text,) = rest
-        return [what, text if parse_token(decode_text(text)) is None else "accepted"]
-    if what == "incarnation":
-        ident, birth, registered_at, data = rest
-        decoded = decode_incarnation(bytes.fromhex(data)) or wrong("no incarnation")
-        encoded = encode_incarnation(bytes.fromhex(ident), int(birth), int(registered_at)).hex()
-        return [what, decoded[0].hex(), str(decoded[1]), str(decoded[2]), encoded]
-    if what == "incarnation-refused":
-        (data,) = rest
-        return [what, data if decode_incarnation(bytes.fromhex(data)) is None else "accepted"]
-    if what == "incarnation-order":
-        left, right, _ = rest
-        return [what, left, right, str(compare(*(incarnation_order(bytes.fromhex(side)) for side in (left, right))))]
-    if what == "term":
-        term, data = rest
-        return [what, or_dash(decode_term(bytes.fromhex(data))), str(int(term)).encode().hex()]
-    if what == "term-refused":
-        (data,) = rest
-        return [what, data if decode_term(bytes.fromhex(data)) is None else "accepted"]
-    raise ValueError(f"unknown check {what}")
-
-
-def wrong(reason):
-    raise ValueError(reason)
-
-
-def line_of(columns):
-    """The columns and their check: the murmur2 of everything before its tab."""
-    text = "\t".join(columns)
-    return f"{text}\t{murmur2(text.encode('latin-1'))}"
-
-
-def first_line(count):
-    return line_of(["vectors", "0", str(count)])
-
-
-def tsv(files, names):
-    """vectors.tsv: the vectors `names` (`file/id`, in the order of digest.txt) of `files`."""
-    by_name = {f"{file}/{vector['id']}": (file, vector) for file, vectors in files.items() for vector in vectors}
-    lines = [line_of([name, *columns_of(*by_name[name])]) for name in names]
-    return "".join(f"{line}\n" for line in [first_line(len(lines)), *lines])
-
-
-def verify(text):
-    """(lines recomputed, faults, vectors read, vectors that differ) of the text of a vectors.tsv."""
-    printed, faults = [], []
-    first, *given = text.split("\n")
-    if not given or given.pop() != "":
-        faults.append("the last line has no end")
-    if first != first_line(len(given)):
-        faults.append(f"first line: {first_line(len(given))!r} would be right for {len(given)} vectors, given {first!r}")
-    printed.append(first_line(len(given)))
-    differing = 0
-    for line in given:
-        ident, *columns = line.split("\t")
-        try:
-            computed = line_of([ident, *recompute(ident.split("/")[0], columns[:-1])])
-        except (Refused, ValueError, KeyError, TypeError, AssertionError, ArithmeticError, struct.error) as error:
-            differing += 1
-            faults.append(f"{ident}: not readable: {error}")
-            continue
-        printed.append(computed)
-        if computed != line:
-            differing += 1
-            pairs = zip(computed.split("\t"), line.split("\t"))
-            at, (own, other) = next((at, pair) for at, pair in enumerate(pairs, 1) if pair[0] != pair[1])
-            faults.append(f"{ident}: column {at}: printed {own}, given {other}")
-    return printed, faults, len(given), differing
-
-
 # Files, digest, commands
 
 
@@ -1281,9 +1356,6 @@ def generate():
     digest.write_text("\n".join(published + added) + "\n", encoding="ascii")
     TSV.write_text(tsv(files, names_in(published + added)), encoding="ascii")
     print(f"{len(lines)} vectors, {len(lines) - len(published)} new")
-
-
-DECODERS = {"key": decode_key, "registration": decode_registration, "lease": decode_lease}
 
 
 def holds(file, v):
