@@ -43,15 +43,18 @@ export class Member {
   readonly memberId: string
   #lastId = 0
 
-  private constructor(setup: MemberSetup) {
-    this.child = Child.start('test/client/programs/member.js', { arguments: [JSON.stringify(setup)] })
+  private constructor(setup: MemberSetup, program: string) {
+    // The process tells which program it runs, whatever that program says.
+    const told = 'console.log(JSON.stringify({ event: "runs", path: process.argv[1] }))'
+    const nodeArguments = ['--import', `data:text/javascript,${encodeURIComponent(told)}`]
+    this.child = Child.start(program, { arguments: [JSON.stringify(setup)], nodeArguments })
     this.memberId = setup.memberId
     started.add(this)
   }
 
-  /** Starts a member and waits until it listens. */
-  static async start(setup: MemberSetup): Promise<Member> {
-    const member = new Member(setup)
+  /** Starts a member and waits until it listens. Another build of the program is one below `build/`. */
+  static async start(setup: MemberSetup, program: string = 'test/client/programs/member.js'): Promise<Member> {
+    const member = new Member(setup, program)
     await member.child.next('ready')
     return member
   }
