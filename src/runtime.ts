@@ -7,6 +7,7 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { performance } from 'node:perf_hooks'
+import { whenAborted } from './linked-signal.js'
 
 /** A timer that has been set and may be cancelled; cancelling it again does nothing. */
 export interface Timer {
@@ -68,14 +69,16 @@ export function sleep(runtime: Runtime, delayMs: number, signal?: AbortSignal): 
       reject(signal.reason)
       return
     }
-    const onAbort = (): void => {
-      timer.cancel()
-      reject(signal?.reason)
-    }
     const timer = runtime.setTimer(delayMs, () => {
-      signal?.removeEventListener('abort', onAbort)
+      unlink?.()
       resolve()
     })
-    signal?.addEventListener('abort', onAbort, { once: true })
+    const unlink =
+      signal === undefined
+        ? undefined
+        : whenAborted(signal, () => {
+            timer.cancel()
+            reject(signal.reason)
+          })
   })
 }

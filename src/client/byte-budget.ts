@@ -3,7 +3,7 @@
  *
  * It must not know what the bytes are.
  */
-import { whenAborted } from './linked-signal.js'
+import { whenAborted } from '../linked-signal.js'
 
 interface Waiter {
   readonly bytes: number

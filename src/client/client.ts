@@ -14,19 +14,28 @@ import type { CoordinationError } from '../errors.js'
 import { coordinationError } from '../errors.js'
 import { parseRole } from '../format/names.js'
 import { FencingToken } from '../format/token.js'
+import { linkedSignal, withSignal } from '../linked-signal.js'
 import { sleep } from '../runtime.js'
 import { connect } from './connect.js'
 import type { AcquireOptions } from './contentions.js'
 import { Contentions } from './contentions.js'
-import { checkTokenOf, describeRole } from './describe.js'
+import { deposeHolder } from './depose.js'
+import { checkTokenOf, describeAll, describeRole } from './describe.js'
 import { diagnosticsTo } from './diagnostics.js'
 import { leadForEver } from './lead.js'
 import type { Leadership } from './leadership.js'
-import { linkedSignal } from './linked-signal.js'
 import type { ClientOptions } from './options.js'
-import { checkAcquireOptions, checkAskOptions, checkWork, settingsOf } from './options.js'
+import {
+  checkAcquireOptions,
+  checkAskOptions,
+  checkWatchOptions,
+  checkWork,
+  listOfRoles,
+  settingsOf,
+} from './options.js'
 import type { Services } from './services.js'
-import { openServices, withSignal } from './services.js'
+import { openServices } from './services.js'
+import { Watch } from './watch.js'
 
 /** Options of the calls that ask and do not wait. */
 export interface AskOptions {
@@ -133,6 +142,44 @@ export class CoordinationClient implements AsyncDisposable {
   async describe(role: string, options: AskOptions = {}): Promise<LeadershipStatus> {
     const parsed = parseRole(role)
     return await this.#ask(options, `describe('${role}')`, (bound) => describeRole(this.#services, parsed, bound))
+  }
+
+  /**
+   * The state of every role of which the coordination topic holds anything: one pass, by one read and few looks.
+   *
+   * @throws as `describe`.
+   */
+  async roles(options: AskOptions = {}): Promise<readonly LeadershipStatus[]> {
+    return await this.#ask(options, 'roles()', (bound) => describeAll(this.#services, bound))
+  }
+
+  /**
+   * Watches a role, some roles, or all of them: the state of each at once, then every change of holder, state or term. A slow reader gets the
+   * newest state of a role and not those in between; a term below one that was told is never told. A watch waits for a cluster that is
+   * away, and after its first pass asks for nothing but looks. `authority` is that of the last look, `unknown` once the lease changed after
+   * it; `describe` asks anew. Nothing is opened before the first iteration; breaking out frees everything.
+   *
+   * @throws `CONFIG`, `CLOSED` at once; the iteration rejects with the signal's reason, `TOPIC`, `UNAUTHORIZED`, `UNSUPPORTED`, `CLOSED`.
+   */
+  watch(
+    roles?: string | readonly string[],
+    options: { readonly signal?: AbortSignal } = {},
+  ): AsyncIterableIterator<LeadershipStatus, undefined> {
+    this.#throwIfClosed()
+    checkWatchOptions(options)
+    const watched = roles === undefined ? undefined : new Set(listOfRoles(roles).map(parseRole))
+    return new Watch(this.#services, watched, [options.signal, this.#closing.signal])
+  }
+
+  /**
+   * Ends the term of whoever holds the role, as an operator does: the holder's token is dead when this resolves, and the next member in the
+   * queue leads. Where that is the same process (`lead`), it registers again behind all others. Returns the state that was ended.
+   *
+   * @throws as `describe`; `WEDGED` where the broker cannot finish the role's last transaction.
+   */
+  async depose(role: string, options: AskOptions = {}): Promise<LeadershipStatus> {
+    const parsed = parseRole(role)
+    return await this.#ask(options, `depose('${role}')`, (bound) => deposeHolder(this.#services, parsed, bound))
   }
 
   /**

@@ -9,15 +9,14 @@ import { leasePolicy } from '../election/policy.js'
 import type { CoordinationError } from '../errors.js'
 import { coordinationError, isCoordinationError } from '../errors.js'
 import type { Role } from '../format/names.js'
+import { linkedSignal, withSignal } from '../linked-signal.js'
 import { sleep } from '../runtime.js'
 import type { WonTerm } from './challenge.js'
 import { Contender } from './contender.js'
 import { Leadership } from './leadership.js'
-import { linkedSignal } from './linked-signal.js'
 import type { LeaseOptions } from './options.js'
 import { checkAcquireOptions, leaseOptionsOf } from './options.js'
 import type { Services } from './services.js'
-import { withSignal } from './services.js'
 
 /** Options of `acquire`, `tryAcquire` and `lead`. The lease options override the client's for this role. */
 export interface AcquireOptions extends LeaseOptions {

@@ -21,6 +21,7 @@ import {
 import type { CoordinationError } from '../errors.js'
 import type { Role } from '../format/names.js'
 import { rolePartition } from '../format/partition.js'
+import { withSignal } from '../linked-signal.js'
 import type { Runtime } from '../runtime.js'
 import type { Diagnostics } from './diagnostics.js'
 
@@ -38,6 +39,13 @@ interface Listener {
   readonly topicChanged: (error: CoordinationError) => void
 }
 
+/** Who wants to hear of every role. */
+export interface LogListener {
+  /** Records of the role were folded, or its state became unknown or known. */
+  changed(role: Role): void
+  topicChanged(error: CoordinationError): void
+}
+
 /** The states of the roles of one coordination topic. */
 export class CoordinationLog {
   readonly partitions: number
@@ -46,6 +54,7 @@ export class CoordinationLog {
   readonly #diagnostics: Diagnostics
   readonly #folds = new Map<number, PartitionFold>()
   readonly #listeners = new Map<Role, Set<Listener>>()
+  readonly #listenersToAll = new Set<LogListener>()
   #topicChange: CoordinationError | undefined
 
   constructor(follower: Follower, partitions: number, runtime: Runtime, diagnostics: Diagnostics) {
@@ -89,7 +98,26 @@ export class CoordinationLog {
   /** Follows the role's partition, asks for its end now, and resolves when that was read. */
   async readToEnd(role: Role, bound: Bound): Promise<EndReached> {
     this.throwIfTopicChanged()
-    const partition = this.partitionOf(role)
+    return await this.#readToEnd(this.partitionOf(role), bound)
+  }
+
+  /** Follows the partitions of the roles, or all (undefined), asks for their ends now, and resolves when all were read. */
+  async readAllToEnd(roles: Iterable<Role> | undefined, { signal, ...bound }: Bound): Promise<void> {
+    this.throwIfTopicChanged()
+    const partitions =
+      roles === undefined
+        ? Array.from({ length: this.partitions }, (_, partition) => partition)
+        : new Set([...roles].map((role) => this.partitionOf(role)))
+    // One listener on the caller's signal, not one a partition.
+    await withSignal(Promise.all([...partitions].map((partition) => this.#readToEnd(partition, bound))), signal)
+  }
+
+  /** The roles of which the followed partitions hold anything. */
+  knownRoles(): readonly Role[] {
+    return [...this.#folds.values()].flatMap(({ roles, before }) => [...(before ?? roles).keys()])
+  }
+
+  async #readToEnd(partition: number, bound: Bound): Promise<EndReached> {
     if (!this.#folds.has(partition)) {
       const fold: PartitionFold = { roles: new Map(), before: undefined, liveSince: undefined }
       this.#folds.set(partition, fold)
@@ -105,6 +133,14 @@ export class CoordinationLog {
     return () => {
       listeners.delete(listener)
       if (listeners.size === 0) this.#listeners.delete(role)
+    }
+  }
+
+  /** Calls `listener` as `listen` does, for every role of the followed partitions. */
+  listenToAll(listener: LogListener): () => void {
+    this.#listenersToAll.add(listener)
+    return () => {
+      this.#listenersToAll.delete(listener)
     }
   }
 
@@ -142,7 +178,7 @@ export class CoordinationLog {
         fold.liveSince = undefined
         for (const [role, { named }] of known) fold.roles.set(role, emptyRoleState(role, { named }))
         this.#diagnostics.tell('reread', { partition, state: 'started' })
-        this.#notifyAll(partition)
+        this.#notifyAll(partition, known.keys())
       },
       records: (records, settledBelow) => this.#fold(partition, fold, records, settledBelow),
       caughtUp: () => {
@@ -154,9 +190,11 @@ export class CoordinationLog {
           if (earlier !== undefined) fold.roles.set(role, withKnownReceipts(state, earlier))
         }
         this.#diagnostics.tell('reread', { partition, state: 'caught-up' })
-        this.#notifyAll(partition)
+        this.#notifyAll(partition, known?.keys())
       },
       topicChanged: (error) => {
+        if (this.#topicChange === undefined)
+          for (const listener of [...this.#listenersToAll]) listener.topicChanged(error)
         this.#topicChange = error
         for (const [role, listeners] of this.#listeners) {
           if (this.partitionOf(role) !== partition) continue
@@ -201,11 +239,14 @@ export class CoordinationLog {
 
   #notify(role: Role): void {
     for (const listener of [...(this.#listeners.get(role) ?? [])]) listener.changed()
+    for (const listener of [...this.#listenersToAll]) listener.changed(role)
   }
 
-  #notifyAll(partition: number): void {
-    for (const role of [...this.#listeners.keys()]) {
-      if (this.partitionOf(role) === partition) this.#notify(role)
-    }
+  /** Tells of every role that the partition holds, or held before it was read again, or of which somebody waits to hear. */
+  #notifyAll(partition: number, held: Iterable<Role> = []): void {
+    const roles = new Set(held)
+    for (const role of this.#folds.get(partition)?.roles.keys() ?? []) roles.add(role)
+    for (const role of this.#listeners.keys()) if (this.partitionOf(role) === partition) roles.add(role)
+    for (const role of roles) this.#notify(role)
   }
 }

@@ -61,11 +61,12 @@ export function leaseRecord(
   }
 }
 
-export function leaseTombstone({ role, incarnation }: Author, runtime: Runtime): ProducedRecord {
+/** `incarnation` is that of the holder who resigns; an operator who deposes is none. */
+export function leaseTombstone(role: Role, incarnation: Incarnation | undefined, runtime: Runtime): ProducedRecord {
   return {
     key: encodeKey({ kind: 'lease', role }),
     value: null,
-    headers: [[incarnationHeader, encodeIncarnation(incarnation)]],
+    headers: incarnation === undefined ? [] : [[incarnationHeader, encodeIncarnation(incarnation)]],
     timestamp: wallNow(runtime),
   }
 }

@@ -1,17 +1,19 @@
 /**
- * Who holds a role, and whether a token is current: fold first, look after, and once more on a mismatch.
+ * Who holds a role, or all of them, and whether a token is current: fold first, look after, and once more on a mismatch.
  *
  * It informs and never fences. It must not write.
  */
 import { transportError } from '../cluster/coordinator.js'
+import { lookAtAll } from '../cluster/looks.js'
 import type { LookAnswer } from '../cluster/mint.js'
 import type { Bound } from '../cluster/schedule.js'
 import { concurrentTransactionsDelayMs, pause } from '../cluster/schedule.js'
 import type { Authority } from '../election/authority.js'
 import { authorityOf } from '../election/authority.js'
+import { isBeingFinished } from '../election/look.js'
 import type { RoleState } from '../election/role-state.js'
 import type { LeadershipStatus } from '../election/status.js'
-import { leadershipStatus } from '../election/status.js'
+import { holdsAnything, leadershipStatus } from '../election/status.js'
 import type { Role } from '../format/names.js'
 import type { FencingToken } from '../format/token.js'
 import type { CoordinationLog } from './coordination-log.js'
@@ -31,10 +33,50 @@ const longestMarkerWaitMs = 1_000
 
 /** The state of a role as the log and the coordinator show it now. */
 export async function describeRole(services: Services, role: Role, bound: Bound): Promise<LeadershipStatus> {
-  const { runtime } = services
-  const tokenOf = (state: RoleState | undefined): FencingToken | undefined =>
-    state?.lease?.kind === 'lease' ? state.lease.token : undefined
   const { log, state, authority } = await observe(services, role, bound, tokenOf)
+  return statusOf(services, log, role, { state, authority })
+}
+
+/** The states of all roles of which the log holds anything, by one read and few looks. */
+export async function describeAll(services: Services, bound: Bound): Promise<readonly LeadershipStatus[]> {
+  const statuses: LeadershipStatus[] = []
+  try {
+    const log = await services.log(bound)
+    const [, transactionVersion] = await Promise.all([
+      log.readAllToEnd(undefined, bound),
+      services.transactionVersion(bound),
+    ])
+    const roles = log.knownRoles().filter((role) => {
+      const state = log.stateOf(role)
+      return state === undefined || holdsAnything(state)
+    })
+    const looks = await lookAtAll(services, roles, bound)
+    for (const role of roles) {
+      bound.signal?.throwIfAborted()
+      const look = looks.get(role)
+      if (look !== undefined) log.applyLook(role, look)
+      const state = log.stateOf(role)
+      const observed = look === undefined ? undefined : { log, state, look, transactionVersion }
+      const authority = observed === undefined ? 'unknown' : judge(observed, tokenOf(state))
+      const isPlain = observed !== undefined && agrees(observed, authority) && !isBeingFinished(observed.look)
+      statuses.push(
+        isPlain ? statusOf(services, log, role, { state, authority }) : await describeRole(services, role, bound),
+      )
+    }
+  } catch (error) {
+    if (bound.signal?.aborted) throw bound.signal.reason
+    throw transportError(error)
+  }
+  return statuses
+}
+
+/** The status of a role in that state. */
+export function statusOf(
+  { runtime }: Services,
+  log: CoordinationLog,
+  role: Role,
+  { state, authority }: { readonly state: RoleState | undefined; readonly authority: Authority },
+): LeadershipStatus {
   return leadershipStatus(state, {
     role,
     now: runtime.monotonicNow(),
@@ -43,6 +85,10 @@ export async function describeRole(services: Services, role: Role, bound: Bound)
     liveSince: log.liveSince(role),
     authority,
   })
+}
+
+function tokenOf(state: RoleState | undefined): FencingToken | undefined {
+  return state?.lease?.kind === 'lease' ? state.lease.token : undefined
 }
 
 /** Whether `token` is the one that the broker accepts for the role now. */

@@ -9,9 +9,9 @@ import { isOwnAbort } from '../election/look.js'
 import type { LossSeen } from '../election/loss.js'
 import type { CoordinationError, FencedReason, TermDetails } from '../errors.js'
 import type { FencingToken } from '../format/token.js'
+import { withSignal } from '../linked-signal.js'
 import type { WonTerm } from './challenge.js'
 import type { Services } from './services.js'
-import { withSignal } from './services.js'
 import { fencedError, supersededError } from './term-errors.js'
 
 const longestInquiryMs = 1_000

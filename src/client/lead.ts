@@ -4,10 +4,10 @@
  * Never two works of a role at a time. It must not reach into a leadership beyond its public side, `abortWork` and `ended`.
  */
 import { isCoordinationError } from '../errors.js'
+import { withSignal } from '../linked-signal.js'
 import type { Runtime } from '../runtime.js'
 import { sleep } from '../runtime.js'
 import type { Leadership } from './leadership.js'
-import { withSignal } from './services.js'
 import { isHopeless } from './term-errors.js'
 
 /** What `lead` needs of its client. */

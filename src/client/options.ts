@@ -98,6 +98,7 @@ const acquireOptionNames: ReadonlySet<string> = new Set([
 ])
 
 const askOptionNames: ReadonlySet<string> = new Set(['signal', 'timeoutMs'])
+const watchOptionNames = new Set(['signal'])
 
 const transactOptionNames: ReadonlySet<string> = new Set(['timeoutMs'])
 
@@ -141,11 +142,26 @@ export function checkAcquireOptions(options: object & { readonly signal?: unknow
   checkSignal(options.signal)
 }
 
-/** @throws `CONFIG` for a name that `describe` and `checkToken` do not know, a signal that is none, or a bad `timeoutMs`. */
+/** @throws `CONFIG` for a name that the calls that ask do not know, a signal that is none, or a bad `timeoutMs`. */
 export function checkAskOptions(options: { readonly signal?: unknown; readonly timeoutMs?: unknown }): void {
-  checkNames('describe and checkToken', options, askOptionNames)
+  checkNames('describe, roles, depose and checkToken', options, askOptionNames)
   checkSignal(options.signal)
   checkTimeout(options.timeoutMs)
+}
+
+/** @throws `CONFIG` for a name that `watch` does not know, or a signal that is none. */
+export function checkWatchOptions(options: { readonly signal?: unknown }): void {
+  checkNames('watch', options, watchOptionNames)
+  checkSignal(options.signal)
+}
+
+/** @throws `CONFIG` for what is neither a name nor a list of some. */
+export function listOfRoles(roles: string | readonly string[]): readonly string[] {
+  if (typeof roles === 'string') return [roles]
+  if (!Array.isArray(roles) || roles.length === 0) {
+    throw badValue('roles', roles, 'a role, a list of roles that is not empty, or nothing for all of them')
+  }
+  return roles
 }
 
 /** @throws `CONFIG` for a name that `transact` does not know, or a bad `timeoutMs`. */

@@ -39,7 +39,7 @@ export async function bury(services: Services, won: WonTerm, sealed: ProducerPai
   const present = state === undefined ? undefined : registrationOf(state, memberId)
   const isOwn = present?.incarnation !== undefined && compareIncarnations(present.incarnation, incarnation) === 0
   const records = [
-    leaseTombstone({ role, memberId, incarnation }, runtime),
+    leaseTombstone(role, incarnation, runtime),
     ...(isOwn ? [registrationTombstone(role, memberId, runtime)] : []),
   ]
   const transaction = new Transaction(transactions, producerEpoch(role, sealed))

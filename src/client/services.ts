@@ -17,6 +17,7 @@ import type { TransactionDependencies } from '../cluster/transaction.js'
 import { coordinationError } from '../errors.js'
 import type { Role } from '../format/names.js'
 import type { FencingToken } from '../format/token.js'
+import { withSignal } from '../linked-signal.js'
 import type { Runtime } from '../runtime.js'
 import { ClockWatch } from './clock-watch.js'
 import { CoordinationLog } from './coordination-log.js'
@@ -128,17 +129,6 @@ function untilClosed(cluster: ClusterConnection, onSilence: (nodeId: number) => 
       cluster.close()
     },
   }
-}
-
-/** `promise`, or the signal's reason as soon as it aborts; `promise` itself goes on. */
-export function withSignal<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return promise
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(signal.reason)
-    if (signal.aborted) onAbort()
-    signal.addEventListener('abort', onAbort, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
-  })
 }
 
 /** Remembers that a token of this process no longer leads, the newest 16 a role. */

@@ -160,6 +160,17 @@ export interface ApiTable {
     request: { readonly api: 'FindCoordinator'; readonly keyType: 'group' | 'transaction'; readonly key: string }
     response: { readonly errorCode: number; readonly errorMessage: string | null; readonly node: Node }
   }
+  /** The coordinators of many keys. A key that the broker left out is missing. */
+  FindCoordinators: {
+    request: {
+      readonly api: 'FindCoordinators'
+      readonly keyType: 'group' | 'transaction'
+      readonly keys: readonly string[]
+    }
+    response: {
+      readonly coordinators: readonly { readonly key: string; readonly errorCode: number; readonly node: Node }[]
+    }
+  }
   /** Producer id and epoch -1 = a plain mint; a pair = compare-and-swap (I3). */
   InitProducerId: {
     request: TransactionIdentity & { readonly api: 'InitProducerId'; readonly transactionTimeoutMs: number }

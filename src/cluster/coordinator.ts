@@ -110,6 +110,23 @@ export class Coordinators {
     }
   }
 
+  /**
+   * Looks once for the coordinators of those of the transactional ids whose is not known; ids whose coordinator is not to be had now are
+   * left out of the answer.
+   *
+   * @throws CoordinationError where no repetition could help.
+   */
+  async findAll(ids: readonly string[], bound: Bound): Promise<ReadonlyMap<string, Node>> {
+    const keys = ids.filter((id) => !this.#known.has(nameOf(transactionKey(id))))
+    if (keys.length > 0) await this.#findMissing(keys, bound)
+    const found = new Map<string, Node>()
+    for (const id of ids) {
+      const node = this.#known.get(nameOf(transactionKey(id)))
+      if (node !== undefined) found.set(id, node)
+    }
+    return found
+  }
+
   /** Drops what is known of a coordinator. */
   forget(key: CoordinatorKey): void {
     this.#known.delete(nameOf(key))
@@ -141,6 +158,26 @@ export class Coordinators {
   /** When a request sent now has to be answered. */
   requestDeadline(bound: Bound): number {
     return requestDeadline(this.#runtime, this.#requestTimeoutMs, bound)
+  }
+
+  async #findMissing(keys: readonly string[], bound: Bound): Promise<void> {
+    const attempted = { operation: 'Describe', resource: `transactional ids such as '${keys[0]}'` }
+    try {
+      const answer = await this.#connection.request(
+        'seed',
+        'work',
+        { api: 'FindCoordinators', keyType: 'transaction', keys },
+        { deadline: this.requestDeadline(bound) },
+      )
+      for (const { key, errorCode, node } of answer.coordinators) {
+        const disposition = dispositionOf('FindCoordinators', errorCode)
+        if (disposition === 'ok') this.#known.set(nameOf(transactionKey(key)), node)
+        else if (disposition === 'fatal') throw refusalError('FindCoordinators', errorCode, attempted)
+      }
+    } catch (error) {
+      if (!(error instanceof RequestFailure)) throw error
+      throwIfHopeless(error, attempted)
+    }
   }
 
   #noteBusy(key: CoordinatorKey, isBusy: boolean): void {
@@ -261,6 +298,11 @@ export function transportError(cause: unknown): unknown {
     kafkaCode === undefined ? { retriable: true } : { retriable: true, kafkaCode },
     { cause },
   )
+}
+
+/** The key by which a role's transaction coordinator is found. */
+export function transactionKey(role: string): CoordinatorKey {
+  return { keyType: 'transaction', key: role }
 }
 
 function nameOf(key: CoordinatorKey): string {

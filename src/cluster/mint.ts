@@ -8,7 +8,7 @@ import type { Runtime } from '../runtime.js'
 import type { ClusterConnection, Node, TransactionDescription } from './connection.js'
 import { RequestFailure } from './connection.js'
 import type { Answered, Coordinators } from './coordinator.js'
-import { throwIfHopeless } from './coordinator.js'
+import { throwIfHopeless, transactionKey } from './coordinator.js'
 import { dispositionOf, refusalError } from './error-table.js'
 import { OperatingFailure } from './operating-failure.js'
 import type { Bound, Waiting } from './schedule.js'
@@ -51,11 +51,6 @@ interface Desk {
   readonly waiting: Waiter[]
   fastestLookMs: number | undefined
 }
-
-const transactionKey = (role: string): { keyType: 'transaction'; key: string } => ({
-  keyType: 'transaction',
-  key: role,
-})
 
 /** Hands out turns on the `mint` channel of each broker. */
 export class Minting {
@@ -220,17 +215,7 @@ export class Turn {
     if (disposition === 'ok' || disposition === 'absent') {
       const roundTrip = answeredAt - sentAt
       this.#desk.fastestLookMs = Math.min(this.#desk.fastestLookMs ?? roundTrip, roundTrip)
-      return {
-        found: disposition === 'ok',
-        state: description.state,
-        producerId: description.producerId,
-        producerEpoch: description.producerEpoch,
-        partitions: description.topics.flatMap(({ topic, partitions }) =>
-          partitions.map((index) => `${topic}-${index}`),
-        ),
-        sentAt,
-        answeredAt,
-      }
+      return lookAnswer(description, disposition === 'ok', sentAt, answeredAt)
     }
     const refusal = refusalError('DescribeTransactions', description.errorCode, attempted)
     if (disposition === 'fatal') throw refusal
@@ -312,6 +297,17 @@ export async function mintExpecting(
   if (answered.disposition === 'ok') return pairOf(answered.response)
   if (answered.disposition === 'fenced') return undefined
   throw refusalError('InitProducerId', answered.errorCode, attempted)
+}
+
+/** A description of a transactional id as the answer to a look. */
+export function lookAnswer(
+  { state, producerId, producerEpoch, topics }: TransactionDescription,
+  found: boolean,
+  sentAt: number,
+  answeredAt: number,
+): LookAnswer {
+  const partitions = topics.flatMap(({ topic, partitions: indexes }) => indexes.map((index) => `${topic}-${index}`))
+  return { found, state, producerId, producerEpoch, partitions, sentAt, answeredAt }
 }
 
 function pairOf({ producerId, producerEpoch }: ProducerPair): ProducerPair {

@@ -3,6 +3,7 @@
  *
  * It must not decide whether a request may be repeated: `error-table.ts` and the flows do.
  */
+import { whenAborted } from '../linked-signal.js'
 import type { Runtime } from '../runtime.js'
 import { sleep } from '../runtime.js'
 
@@ -64,12 +65,11 @@ export function waitWithin<T>(runtime: Runtime, { deadline, signal }: Bound, lat
   const settled = new Promise<T>((...settlers) => {
     ;[resolve, reject] = settlers
   })
-  const onAbort = (): void => reject(signal?.reason)
   const timer = runtime.setTimer(deadline - runtime.monotonicNow(), () => reject(late()))
-  signal?.addEventListener('abort', onAbort, { once: true })
+  const unlink = signal === undefined ? undefined : whenAborted(signal, () => reject(signal.reason))
   const ended = settled.finally(() => {
     timer.cancel()
-    signal?.removeEventListener('abort', onAbort)
+    unlink?.()
   })
   return { ended, resolve, reject }
 }

@@ -101,6 +101,12 @@ export function leadershipStatus(state: RoleState | undefined, context: StatusCo
   })
 }
 
+/** Whether there is anything to say of the role: somebody waits, or something is under its lease key. */
+export function holdsAnything(state: RoleState): boolean {
+  if (state.registrations.length > 0 || wantsLook(state)) return true
+  return state.lease !== undefined && state.lease.kind !== 'tombstone'
+}
+
 function withoutLease(state: RoleState | undefined): LeadershipState {
   if (state === undefined) return 'unknown'
   if (state.lease?.kind === 'unreadable') return 'unreadable'

@@ -398,7 +398,9 @@ describe.each(kinds({ nodes: 3 }))('$name', ({ kind }) => {
         let produced = 0
         let kill: () => void = () => undefined
         const killed = new Promise<void>((resolve, reject) => {
-          kill = () => node.kill().then(resolve, reject)
+          kill = () => {
+            node.kill().then(resolve, reject)
+          }
         })
         await Promise.all(
           cases.map(({ leadership, guarded }) =>

@@ -122,6 +122,26 @@ const cases: { readonly [A in ApiName]: Case<A> } = {
       .tags(),
     response: { errorCode: 0, errorMessage: null, node: { id: 3, host: 'h', port: 9094 } },
   },
+  FindCoordinators: {
+    version: 4,
+    request: { api: 'FindCoordinators', keyType: 'transaction', keys: ['role', 'other'] },
+    body: body()
+      .int8(1)
+      .compactArray(['role', 'other'], (writer, key) => writer.compactString(key))
+      .tags(),
+    answer: throttled()
+      .compactArray(['role', 'other'], (writer, key) => {
+        const [id, host, errorCode] = key === 'role' ? ([3, 'h', 0] as const) : ([-1, '', 15] as const)
+        writer.compactString(key).int32(id).compactString(host).int32(9094).int16(errorCode).compactString(null).tags()
+      })
+      .tags(),
+    response: {
+      coordinators: [
+        { key: 'role', errorCode: 0, node: { id: 3, host: 'h', port: 9094 } },
+        { key: 'other', errorCode: 15, node: { id: -1, host: '', port: 9094 } },
+      ],
+    },
+  },
   InitProducerId: {
     version: 4,
     request: { api: 'InitProducerId', ...identity, transactionTimeoutMs: 30_000 },
@@ -507,7 +527,15 @@ describe.each(Object.keys(cases) as ApiName[])('%s', (name) => {
 
   test('asks with the bytes of its version', () => {
     const frame = encodeFrame(codec, request, 77, 'client')
-    const expected = framed(encodeRequest(apiKeys[name], version, 77, 'client', expectedBody.toBuffer()))
+    const expected = framed(
+      encodeRequest(
+        apiKeys[name === 'FindCoordinators' ? 'FindCoordinator' : name],
+        version,
+        77,
+        'client',
+        expectedBody.toBuffer(),
+      ),
+    )
     expect(frame.toString('hex')).toBe(expected.toString('hex'))
     expect(codec.name).toBe(name)
   })

@@ -60,7 +60,7 @@ const cases: Readonly<Record<string, { readonly refused: readonly string[]; read
       ...use('../election/a.js', '../kafka/a.js', '../client/a.js', '../testing/a.js', '../index.js'),
       ...use('node:net', 'murmurhash', 'kafkajs', 'crc-32', ...timeOfNode),
     ],
-    passed: use('./connection.js', '../format/key.js', '../errors.js', '../runtime.js'),
+    passed: use('./connection.js', '../format/key.js', '../errors.js', '../linked-signal.js', '../runtime.js'),
   },
   'src/kafka/any.ts': {
     refused: [

@@ -9,7 +9,7 @@ import { describeConfigs } from './describe-configs.js'
 import { describeTransactions } from './describe-transactions.js'
 import { endTxn } from './end-txn.js'
 import { fetch } from './fetch.js'
-import { findCoordinator } from './find-coordinator.js'
+import { findCoordinator, findCoordinators } from './find-coordinator.js'
 import { initProducerId } from './init-producer-id.js'
 import { listOffsets } from './list-offsets.js'
 import { metadata } from './metadata.js'
@@ -20,6 +20,7 @@ export const codecs: { readonly [A in ApiName]: Codec<A> } = {
   ApiVersions: apiVersions,
   Metadata: metadata,
   FindCoordinator: findCoordinator,
+  FindCoordinators: findCoordinators,
   InitProducerId: initProducerId,
   AddPartitionsToTxn: addPartitionsToTxn,
   AddOffsetsToTxn: addOffsetsToTxn,

@@ -1,6 +1,6 @@
 /**
- * One signal out of several, with a way to let go of them: `AbortSignal.any` keeps what it made for as long as its sources live, which
- * a signal shared by thousands of calls makes a leak.
+ * One signal out of several, and waits that a signal ends, with a way to let go of them: `AbortSignal.any` keeps what it made for as
+ * long as its sources live, which a signal shared by thousands of calls makes a leak.
  *
  * However many calls share a signal, they put one listener on it, so that Node sees no leak where there is none.
  */
@@ -55,4 +55,17 @@ export function linkedSignal(signals: readonly (AbortSignal | undefined)[]): {
       for (const unlink of links.splice(0)) unlink()
     },
   }
+}
+
+/** `promise`, or the signal's reason as soon as it aborts; `promise` itself goes on. */
+export function withSignal<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return promise
+  if (signal.aborted) {
+    promise.catch(() => undefined)
+    return Promise.reject(signal.reason)
+  }
+  return new Promise((resolve, reject) => {
+    const unlink = whenAborted(signal, () => reject(signal.reason))
+    promise.then(resolve, reject).finally(unlink)
+  })
 }

@@ -1,7 +1,7 @@
 /** One signal out of several, which lets go of its sources. */
 import { getEventListeners } from 'node:events'
 import { describe, expect, test } from 'vitest'
-import { linkedSignal, whenAborted } from '../../src/client/linked-signal.js'
+import { linkedSignal, whenAborted } from '../../src/linked-signal.js'
 
 const listenersOf = (signal: AbortSignal): number => getEventListeners(signal, 'abort').length
 
