@@ -22,6 +22,7 @@ import { Contentions } from './contentions.js'
 import { deposeHolder } from './depose.js'
 import { checkTokenOf, describeAll, describeRole } from './describe.js'
 import { diagnosticsTo } from './diagnostics.js'
+import type { ClientHealth } from './health.js'
 import { leadForEver } from './lead.js'
 import type { Leadership } from './leadership.js'
 import type { ClientOptions } from './options.js'
@@ -113,6 +114,7 @@ export class CoordinationClient implements AsyncDisposable {
     this.#throwIfClosed()
     checkWork(work)
     checkAcquireOptions(options)
+    const stopsLeading = this.#services.health.leadsForEver(parseRole(role))
     const { signal, unlink } = linkedSignal([options.signal, this.#closing.signal])
     const { runtime, diagnostics } = this.#services
     const leading = leadForEver(
@@ -130,6 +132,7 @@ export class CoordinationClient implements AsyncDisposable {
       return await leading
     } finally {
       this.#leads.delete(watched)
+      stopsLeading()
       unlink()
     }
   }
@@ -198,6 +201,15 @@ export class CoordinationClient implements AsyncDisposable {
     return await this.#ask(options, `checkToken('${role}')`, (bound) =>
       checkTokenOf(this.#services, parsedRole, parsed, bound),
     )
+  }
+
+  /**
+   * How this client fares in its roles, by what it knows: no request is made, so a probe may call it as often as it likes. A standby whose
+   * contention has ended or fails for longer than a lease is not healthy, and neither is a leader that has no renewal confirmed for half a
+   * lease. A closed client is not healthy.
+   */
+  health(): ClientHealth {
+    return this.#services.health.health(!this.#closing.signal.aborted)
   }
 
   /**

@@ -22,6 +22,7 @@ import type { ChallengeOutcome, WonTerm } from './challenge.js'
 import { Challenge, failedOrThrow } from './challenge.js'
 import type { CoordinationLog } from './coordination-log.js'
 import { registrationRecord, registrationTombstone, wallNow } from './coordination-records.js'
+import type { Campaign } from './health.js'
 import type { Services } from './services.js'
 import { supersededError, wedgedError } from './term-errors.js'
 import { wedgedAfterMs } from './wedge-watch.js'
@@ -37,6 +38,7 @@ export class Contender {
   readonly #log: CoordinationLog
   readonly #signal: AbortSignal
   readonly #challenge: Challenge
+  readonly #campaign: Pick<Campaign, 'failed' | 'succeeded'>
   #self: Self | undefined
   #wake: (() => void) | undefined
   #failures = 0
@@ -45,8 +47,16 @@ export class Contender {
   #warnedOfWedge = false
   #saidAt: number
 
-  constructor(services: Services, log: CoordinationLog, role: Role, policy: LeasePolicy, signal: AbortSignal) {
+  constructor(
+    services: Services,
+    log: CoordinationLog,
+    role: Role,
+    policy: LeasePolicy,
+    signal: AbortSignal,
+    campaign: Pick<Campaign, 'failed' | 'succeeded'>,
+  ) {
     this.#services = services
+    this.#campaign = campaign
     this.#log = log
     this.#role = role
     this.#policy = policy
@@ -150,6 +160,7 @@ export class Contender {
   async #after(outcome: ChallengeOutcome, onePass: boolean): Promise<WonTerm | undefined | 'again'> {
     if (outcome.kind !== 'busy') this.#busySince = undefined
     if (outcome.kind !== 'failed') this.#failures = 0
+    if (outcome.kind !== 'failed' && outcome.kind !== 'busy') this.#campaign.succeeded()
     switch (outcome.kind) {
       case 'led':
         return outcome.won
@@ -275,6 +286,7 @@ export class Contender {
       // A broker's return ends most wedges, so the contention goes on; somebody has to hear of it all the same.
       if (!this.#warnedOfWedge) this.#services.diagnostics.warn({ role: this.#role, err: error }, error.message)
       this.#warnedOfWedge = true
+      this.#campaign.failed(error)
       this.#say('wedged', error.message)
     }
     const delayMs = isWedged ? 1_000 : concurrentTransactionsDelayMs(this.#busyLooks++)
@@ -284,6 +296,7 @@ export class Contender {
   async #backOff(error: unknown): Promise<void> {
     const { runtime } = this.#services
     const outcome = failedOrThrow(error, this.#signal)
+    this.#campaign.failed(outcome.cause)
     this.#say('failed', outcome.cause instanceof Error ? outcome.cause.message : String(outcome.cause))
     await pause(runtime, backoffMs(runtime, this.#failures++), {
       deadline: Number.POSITIVE_INFINITY,
@@ -293,6 +306,7 @@ export class Contender {
 
   /** Until a record of the role, the instant, or the signal; at most one lease length, after which it says what it waits for. */
   #waitUntil(until: number | undefined): Promise<void> {
+    this.#campaign.succeeded()
     const { runtime } = this.#services
     const now = runtime.monotonicNow()
     const holder = this.#log.stateOf(this.#role)?.lease

@@ -13,6 +13,8 @@ import { linkedSignal, withSignal } from '../linked-signal.js'
 import { sleep } from '../runtime.js'
 import type { WonTerm } from './challenge.js'
 import { Contender } from './contender.js'
+import type { CoordinationLog } from './coordination-log.js'
+import type { Campaign } from './health.js'
 import { Leadership } from './leadership.js'
 import type { LeaseOptions } from './options.js'
 import { checkAcquireOptions, leaseOptionsOf } from './options.js'
@@ -131,30 +133,46 @@ export class Contentions {
   async #win(role: Role, { options, signal, onePass, onEnd }: Contention): Promise<Leadership | undefined> {
     const { settings } = this.#services
     const policy = leasePolicy({ ...settings.leaseOptions, ...leaseOptionsOf(options) })
-    const log = await this.#openLog(signal, onePass)
-    const contender = new Contender(this.#services, log, role, policy, signal)
-    let won: WonTerm | undefined
+    let opened: CoordinationLog | undefined
+    const campaign = this.#services.health.campaign(role, policy, () => opened?.lastAnswerAt(role))
     try {
-      won = await contender.run(onePass)
+      const log = await this.#openLog(signal, onePass, campaign)
+      opened = log
+      const won = await this.#winBy(new Contender(this.#services, log, role, policy, signal, campaign), onePass)
+      if (won === undefined) {
+        campaign.gone()
+        return undefined
+      }
+      const leadership: Leadership = new Leadership(this.#services, won, () => {
+        this.#leaderships.delete(leadership)
+        if (leadership.ended === undefined || isCoordinationError(leadership.ended, 'RESIGNED')) campaign.gone()
+        else campaign.stopped(leadership.ended)
+        onEnd()
+      })
+      campaign.led(() => leadership.health)
+      this.#leaderships.add(leadership)
+      leadership.begin()
+      return leadership
+    } catch (error) {
+      if (signal.aborted || onePass) campaign.gone()
+      else campaign.stopped(error)
+      throw error
+    }
+  }
+
+  async #winBy(contender: Contender, onePass: boolean): Promise<WonTerm | undefined> {
+    try {
+      const won = await contender.run(onePass)
+      if (won === undefined) await contender.withdraw()
+      return won
     } catch (error) {
       if (!isCoordinationError(error, 'SUPERSEDED')) await contender.withdraw()
       throw error
     }
-    if (won === undefined) {
-      await contender.withdraw()
-      return undefined
-    }
-    const leadership: Leadership = new Leadership(this.#services, won, () => {
-      this.#leaderships.delete(leadership)
-      onEnd()
-    })
-    this.#leaderships.add(leadership)
-    leadership.begin()
-    return leadership
   }
 
   /** The log, however long the cluster takes to answer; with `onePass` one try. */
-  async #openLog(signal: AbortSignal, onePass: boolean): ReturnType<Services['log']> {
+  async #openLog(signal: AbortSignal, onePass: boolean, campaign: Campaign): ReturnType<Services['log']> {
     const { runtime } = this.#services
     for (;;) {
       try {
@@ -162,6 +180,7 @@ export class Contentions {
       } catch (error) {
         const isPassing = isCoordinationError(error, 'TRANSPORT') && error.retriable
         if (signal.aborted || onePass || !isPassing) throw error
+        campaign.failed(error)
         this.#services.diagnostics.warn({ err: error }, 'the coordination topic could not be opened; trying again')
         await sleep(runtime, 500 + runtime.random() * 500, signal)
       }

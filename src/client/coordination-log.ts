@@ -90,6 +90,11 @@ export class CoordinationLog {
     return this.#follower.lastErrorAt(this.partitionOf(role))
   }
 
+  /** Monotonic instant of the last good answer of the role's partition. */
+  lastAnswerAt(role: Role): number | undefined {
+    return this.#follower.lastAnswerAt(this.partitionOf(role))
+  }
+
   /** @throws `TOPIC` once the topic is no longer the one that was read. */
   throwIfTopicChanged(): void {
     if (this.#topicChange !== undefined) throw this.#topicChange

@@ -27,6 +27,7 @@ import type { GroupCommitter } from './group-commit.js'
 import { GroupCommit, partitionCountOf, refusedError } from './group-commit.js'
 import type { TransactionScope } from './guarded-transaction.js'
 import { GuardedTransaction } from './guarded-transaction.js'
+import type { TermHealth } from './health.js'
 import type { Job } from './lane.js'
 import { Lane } from './lane.js'
 import { LeaseClock } from './lease-clock.js'
@@ -233,6 +234,19 @@ export class Leadership implements AsyncDisposable {
   /** @internal Why the term ended, or undefined while it goes on. */
   get ended(): CoordinationError | undefined {
     return this.#ended
+  }
+
+  /** @internal What `health` tells of the term. */
+  get health(): TermHealth {
+    const { remainingMs, confirmedMsAgo } = this.#clock
+    const isCertain = this.#ended === undefined && this.#fencing === undefined
+    return {
+      token: this.token,
+      term: this.term,
+      remainingMs: isCertain ? remainingMs : 0,
+      confirmedMsAgo,
+      lastFailure: this.#lastFailure,
+    }
   }
 
   /** @internal Length of a lease of this term, in ms. */

@@ -58,6 +58,11 @@ export class LeaseClock {
     return this.#hasJumped ? 0 : Math.max(0, this.#deadline - this.#runtime.monotonicNow())
   }
 
+  /** Ms since a renewal was confirmed, or the first lease. */
+  get confirmedMsAgo(): number {
+    return this.#runtime.monotonicNow() - this.#confirmedAt
+  }
+
   get isRenewalDue(): boolean {
     return this.#runtime.monotonicNow() >= this.#renewAt || (this.#hasJumped && !this.#isRetrying)
   }

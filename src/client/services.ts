@@ -7,7 +7,7 @@ import type { ClusterConnection } from '../cluster/connection.js'
 import { RequestFailure } from '../cluster/connection.js'
 import { Coordinators } from '../cluster/coordinator.js'
 import { transactionVersionOf } from '../cluster/features.js'
-import { Follower } from '../cluster/follower.js'
+import { Follower, longPollMs } from '../cluster/follower.js'
 import { Metadata } from '../cluster/metadata.js'
 import type { ProducerPair } from '../cluster/mint.js'
 import { Minting } from '../cluster/mint.js'
@@ -22,6 +22,7 @@ import type { Runtime } from '../runtime.js'
 import { ClockWatch } from './clock-watch.js'
 import { CoordinationLog } from './coordination-log.js'
 import type { Diagnostics } from './diagnostics.js'
+import { HealthBook } from './health.js'
 import type { Settings } from './options.js'
 
 /** The parts that work before the coordination topic was found. */
@@ -34,6 +35,7 @@ export interface Services {
   readonly coordinators: Coordinators
   readonly minting: Minting
   readonly clockWatch: ClockWatch
+  readonly health: HealthBook
   readonly transactions: TransactionDependencies
   /** Pairs that this process minted and whose handles ended other than by resigning, by role (I9). */
   readonly endedTokens: Map<Role, readonly FencingToken[]>
@@ -89,6 +91,7 @@ export function openServices(settings: Settings, cluster: ClusterConnection, dia
     coordinators,
     minting: new Minting(connection, coordinators, runtime),
     clockWatch: new ClockWatch(runtime),
+    health: new HealthBook(runtime, longPollMs + requestTimeoutMs),
     transactions: { connection, metadata, runtime, requestTimeoutMs, coordinators },
     endedTokens: new Map(),
     unusedMints: new Map(),

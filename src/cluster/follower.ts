@@ -102,7 +102,8 @@ export interface FollowerOptions {
   readonly longestSilenceMs: number
 }
 
-const longPollMs = 5_000
+/** A quiet partition is answered this often. */
+export const longPollMs = 5_000
 const fetchBytes = 4 * 1024 * 1024
 const partitionFetchBytes = 1024 * 1024
 
@@ -148,6 +149,12 @@ export class Follower {
   /** Monotonic instant of the partition's last error, if it ever gave one. */
   lastErrorAt(partition: number): number | undefined {
     return this.#followed.get(partition)?.lastErrorAt
+  }
+
+  /** Monotonic instant of the partition's last good answer, if it ever gave one. */
+  lastAnswerAt(partition: number): number | undefined {
+    const followed = this.#followed.get(partition)
+    return followed?.position === undefined ? undefined : followed.lastAnswerAt
   }
 
   /**

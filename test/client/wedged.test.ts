@@ -108,7 +108,8 @@ async function contenderOf(state: { current: string }) {
   const opening = services.log({ deadline: runtime.monotonicNow() + 10_000 })
   await settled()
   const contention = new AbortController()
-  const contender = new Contender(services, await opening, role, settings.policy, contention.signal)
+  const campaign = { failed: () => undefined, succeeded: () => undefined }
+  const contender = new Contender(services, await opening, role, settings.policy, contention.signal, campaign)
   return { runtime, connection, warnings, contender, contention, close: () => services.close() }
 }
 
