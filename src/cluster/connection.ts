@@ -94,6 +94,8 @@ export interface MetadataTopic {
   /** Tells a topic from an earlier one of the same name (KIP-516); absent where the cluster does not say. */
   readonly topicId?: string
   readonly partitions: readonly MetadataPartition[]
+  /** A bit for each operation, by Kafka's number of it, that this principal may do; absent unless it was asked for. */
+  readonly authorizedOperations?: number
 }
 
 export interface TopicPartitions {
@@ -125,6 +127,24 @@ export interface TransactionDescription {
   readonly topics: readonly TopicPartitions[]
 }
 
+/** A producer that a partition's leader knows. */
+export interface ActiveProducer {
+  readonly producerId: bigint
+  readonly producerEpoch: number
+  /** Milliseconds since 1970, by the timestamps of its last batch. */
+  readonly lastTimestamp: bigint
+  /** First offset of its open transaction; -1 when none is open. */
+  readonly transactionStart: bigint
+}
+
+/** Who may, or may not, do an operation. */
+export interface AclBinding {
+  readonly principal: string
+  /** Kafka's number of the operation. */
+  readonly operation: number
+  readonly isAllowed: boolean
+}
+
 interface TransactionIdentity {
   readonly transactionalId: string
   readonly producerId: bigint
@@ -148,7 +168,11 @@ export interface ApiTable {
   }
   /** Never creates a topic. No topics = brokers only. */
   Metadata: {
-    request: { readonly api: 'Metadata'; readonly topics: readonly string[] }
+    request: {
+      readonly api: 'Metadata'
+      readonly topics: readonly string[]
+      readonly withAuthorizedOperations?: boolean
+    }
     response: {
       readonly brokers: readonly Node[]
       readonly clusterId: string | null
@@ -299,6 +323,48 @@ export interface ApiTable {
       readonly errorCode: number
       readonly errorMessage: string | null
       readonly configs: ReadonlyMap<string, string | null>
+    }
+  }
+  /** The configuration of the broker that is asked, which must be the one named. */
+  DescribeBrokerConfigs: {
+    request: { readonly api: 'DescribeBrokerConfigs'; readonly broker: number }
+    response: ApiTable['DescribeConfigs']['response']
+  }
+  /** Transactions that the broker coordinates; those of ids that the principal may not describe are left out. */
+  ListTransactions: {
+    request: {
+      readonly api: 'ListTransactions'
+      readonly states: readonly string[]
+      /** Only those begun longer ago than this, by the broker's clock. */
+      readonly longerThanMs: number
+    }
+    response: {
+      readonly errorCode: number
+      readonly transactions: readonly {
+        readonly transactionalId: string
+        readonly producerId: bigint
+        readonly state: string
+      }[]
+    }
+  }
+  /** The producers that each partition's leader knows. */
+  DescribeProducers: {
+    request: { readonly api: 'DescribeProducers'; readonly topic: string; readonly partitions: readonly number[] }
+    response: {
+      readonly partitions: readonly {
+        readonly partition: number
+        readonly errorCode: number
+        readonly producers: readonly ActiveProducer[]
+      }[]
+    }
+  }
+  /** The ACLs that apply to a topic, those of patterns included. */
+  DescribeAcls: {
+    request: { readonly api: 'DescribeAcls'; readonly topic: string }
+    response: {
+      readonly errorCode: number
+      readonly errorMessage: string | null
+      readonly bindings: readonly AclBinding[]
     }
   }
 }

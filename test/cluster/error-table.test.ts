@@ -32,6 +32,10 @@ const apis: readonly ApiName[] = [
   'DescribeTransactions',
   'CreateTopics',
   'DescribeConfigs',
+  'DescribeBrokerConfigs',
+  'ListTransactions',
+  'DescribeProducers',
+  'DescribeAcls',
 ]
 
 /** Retriable in Kafka's words, and yet no repetition helps us: each with the reason. */
@@ -95,6 +99,10 @@ describe('the error table', () => {
     ['DescribeTransactions', [105], 'absent'],
     ['Metadata', [3], 'absent'],
     ['DescribeConfigs', [29], 'fatal'],
+    ['DescribeBrokerConfigs', [31], 'fatal'],
+    ['DescribeProducers', [29], 'fatal'],
+    ['DescribeAcls', [31, 54], 'fatal'],
+    ['ListTransactions', [14], 'retry-later'],
   ])('%s %j: %s', (api, codes, disposition) => {
     expect(codes.map((code) => dispositionOf(api, code))).toEqual(codes.map(() => disposition))
   })

@@ -498,7 +498,101 @@ const cases: { readonly [A in ApiName]: Case<A> } = {
       .tags(),
     response: { errorCode: 0, errorMessage: null, configs: new Map([['cleanup.policy', 'compact']]) },
   },
+  DescribeBrokerConfigs: {
+    version: 4,
+    request: { api: 'DescribeBrokerConfigs', broker: 3 },
+    body: body()
+      .compactArray(['3'], (writer, id) => writer.int8(4).compactString(id).unsignedVarint(0).tags())
+      .boolean(false)
+      .boolean(false)
+      .tags(),
+    answer: throttled()
+      .compactArray(['3'], (writer, id) => {
+        writer.int16(31).compactString('no').int8(4).compactString(id)
+        writer.compactArray([], () => {}).tags()
+      })
+      .tags(),
+    response: { errorCode: 31, errorMessage: 'no', configs: new Map() },
+  },
+  ListTransactions: {
+    version: 1,
+    request: { api: 'ListTransactions', states: ['Ongoing'], longerThanMs: 5_000 },
+    body: body()
+      .compactArray(['Ongoing'], (writer, state) => writer.compactString(state))
+      .compactArray([], () => {})
+      .int64(5_000n)
+      .tags(),
+    answer: throttled()
+      .int16(0)
+      .compactArray(['Odd'], (writer, state) => writer.compactString(state))
+      .compactArray(['role'], (writer, id) => writer.compactString(id).int64(4242n).compactString('Ongoing').tags())
+      .tags(),
+    response: { errorCode: 0, transactions: [{ transactionalId: 'role', producerId: 4242n, state: 'Ongoing' }] },
+  },
+  DescribeProducers: {
+    version: 0,
+    request: { api: 'DescribeProducers', topic: 'a', partitions: [0, 5] },
+    body: body()
+      .compactArray(['a'], (writer, topic) => {
+        writer.compactString(topic).compactArray([0, 5], (partition, index) => partition.int32(index))
+        writer.tags()
+      })
+      .tags(),
+    answer: throttled()
+      .compactArray(['a'], (writer, topic) => {
+        writer.compactString(topic).compactArray([5], (partition, index) => {
+          partition.int32(index).int16(0).compactString(null)
+          partition.compactArray([4242n], (producer, id) => {
+            producer.int64(id).int32(7).int32(12).int64(1_000n).int32(2).int64(33n).tags()
+          })
+          partition.tags()
+        })
+        writer.tags()
+      })
+      .tags(),
+    response: {
+      partitions: [
+        {
+          partition: 5,
+          errorCode: 0,
+          producers: [{ producerId: 4242n, producerEpoch: 7, lastTimestamp: 1_000n, transactionStart: 33n }],
+        },
+      ],
+    },
+  },
+  DescribeAcls: {
+    version: 2,
+    request: { api: 'DescribeAcls', topic: 'a' },
+    body: body().int8(2).compactString('a').int8(2).compactString(null).compactString(null).int8(1).int8(1).tags(),
+    answer: throttled()
+      .int16(0)
+      .compactString(null)
+      .compactArray(['a', '*'], (writer, name) => {
+        writer
+          .int8(2)
+          .compactString(name)
+          .int8(name === '*' ? 3 : 4)
+        writer.compactArray([2, 3], (acl, permission) => {
+          acl.compactString(`User:${name}`).compactString('*').int8(4).int8(permission).tags()
+        })
+        writer.tags()
+      })
+      .tags(),
+    response: {
+      errorCode: 0,
+      errorMessage: null,
+      bindings: [
+        { principal: 'User:a', operation: 4, isAllowed: false },
+        { principal: 'User:a', operation: 4, isAllowed: true },
+        { principal: 'User:*', operation: 4, isAllowed: false },
+        { principal: 'User:*', operation: 4, isAllowed: true },
+      ],
+    },
+  },
 }
+
+/** Requests that share an API of Kafka with another one of ours. */
+const kafkaNames = { FindCoordinators: 'FindCoordinator', DescribeBrokerConfigs: 'DescribeConfigs' } as const
 
 function featureLevels(writer: WireWriter, name: string): void {
   writer.compactString(name).int16(2).int16(0).unsignedVarint(0)
@@ -529,7 +623,7 @@ describe.each(Object.keys(cases) as ApiName[])('%s', (name) => {
     const frame = encodeFrame(codec, request, 77, 'client')
     const expected = framed(
       encodeRequest(
-        apiKeys[name === 'FindCoordinators' ? 'FindCoordinator' : name],
+        apiKeys[name === 'FindCoordinators' || name === 'DescribeBrokerConfigs' ? kafkaNames[name] : name],
         version,
         77,
         'client',
@@ -560,13 +654,35 @@ describe.each(Object.keys(cases) as ApiName[])('%s', (name) => {
   })
 })
 
+test('Metadata asks for the operations that the principal may do, and reads them', () => {
+  const frame = encodeFrame(codecs.Metadata, { api: 'Metadata', topics: [], withAuthorizedOperations: true }, 1, null)
+  expect(frame.subarray(-3).toString('hex')).toBe('000100')
+  const answer = body()
+    .int32(0)
+    .compactArray([], () => {})
+    .compactString(null)
+    .int32(1)
+  answer.compactArray(['a'], (writer, topic) => {
+    writer.int16(0).compactString(topic).bytes(Buffer.alloc(16)).boolean(false)
+    writer
+      .compactArray([], () => {})
+      .int32(0b1_1000)
+      .tags()
+  })
+  const { response } = codecs.Metadata.decodeResponse(new Reader(answer.tags().toBuffer()))
+  expect(response.topics).toEqual([{ errorCode: 0, topic: 'a', partitions: [], authorizedOperations: 24 }])
+})
+
 test('a client without a client id has a null one', () => {
   const frame = encodeFrame(codecs.EndTxn, { api: 'EndTxn', ...identity, committed: false }, 1, null)
   expect(frame.subarray(12, 15).toString('hex')).toBe('ffff00')
 })
 
-test.each(['FindCoordinator', 'CreateTopics', 'DescribeConfigs'] as const)('%s needs exactly one answer', (name) => {
-  expect(() => codecs[name].decodeResponse(new Reader(body().int32(0).unsignedVarint(1).tags().toBuffer()))).toThrow(
-    MalformedError,
-  )
-})
+test.each(['FindCoordinator', 'CreateTopics', 'DescribeConfigs', 'DescribeBrokerConfigs'] as const)(
+  '%s needs exactly one answer',
+  (name) => {
+    expect(() => codecs[name].decodeResponse(new Reader(body().int32(0).unsignedVarint(1).tags().toBuffer()))).toThrow(
+      MalformedError,
+    )
+  },
+)

@@ -5,13 +5,16 @@ import { addPartitionsToTxn } from './add-partitions-to-txn.js'
 import { apiVersions } from './api-versions.js'
 import type { Codec } from './codec.js'
 import { createTopics } from './create-topics.js'
-import { describeConfigs } from './describe-configs.js'
+import { describeAcls } from './describe-acls.js'
+import { describeBrokerConfigs, describeConfigs } from './describe-configs.js'
+import { describeProducers } from './describe-producers.js'
 import { describeTransactions } from './describe-transactions.js'
 import { endTxn } from './end-txn.js'
 import { fetch } from './fetch.js'
 import { findCoordinator, findCoordinators } from './find-coordinator.js'
 import { initProducerId } from './init-producer-id.js'
 import { listOffsets } from './list-offsets.js'
+import { listTransactions } from './list-transactions.js'
 import { metadata } from './metadata.js'
 import { produce } from './produce.js'
 import { txnOffsetCommit } from './txn-offset-commit.js'
@@ -32,4 +35,8 @@ export const codecs: { readonly [A in ApiName]: Codec<A> } = {
   DescribeTransactions: describeTransactions,
   CreateTopics: createTopics,
   DescribeConfigs: describeConfigs,
+  DescribeBrokerConfigs: describeBrokerConfigs,
+  ListTransactions: listTransactions,
+  DescribeProducers: describeProducers,
+  DescribeAcls: describeAcls,
 }

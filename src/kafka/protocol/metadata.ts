@@ -6,6 +6,8 @@ const uuidLength = 16
 /** Asked by name; and what is answered where there is no topic of that name. */
 const noTopicId: Uint8Array = new Uint8Array(uuidLength)
 const noTopicIdText = Buffer.from(noTopicId).toString('hex')
+/** What is answered where the operations were not asked for. */
+const notAsked = -(2 ** 31)
 
 export const metadata: Codec<'Metadata'> = {
   name: 'Metadata',
@@ -15,8 +17,10 @@ export const metadata: Codec<'Metadata'> = {
   encodeRequest: (writer, request) => {
     writer.compactArray(request.topics, (_, topic) => writer.raw(noTopicId).compactString(topic).noTaggedFields())
     const allowAutoTopicCreation = false
-    const includeAuthorizedOperations = false
-    writer.boolean(allowAutoTopicCreation).boolean(includeAuthorizedOperations).noTaggedFields()
+    writer
+      .boolean(allowAutoTopicCreation)
+      .boolean(request.withAuthorizedOperations ?? false)
+      .noTaggedFields()
   },
   decodeResponse: (reader) => {
     const throttleMs = reader.int32()
@@ -34,9 +38,15 @@ export const metadata: Codec<'Metadata'> = {
       const id = topic.view(uuidLength).toString('hex')
       topic.boolean()
       const partitions = topic.compactArray(readPartition)
-      topic.int32()
+      const authorizedOperations = topic.int32()
       topic.taggedFields()
-      return { errorCode, topic: name, partitions, ...(id === noTopicIdText ? {} : { topicId: id }) }
+      return {
+        errorCode,
+        topic: name,
+        partitions,
+        ...(id === noTopicIdText ? {} : { topicId: id }),
+        ...(authorizedOperations === notAsked ? {} : { authorizedOperations }),
+      }
     })
     reader.taggedFields()
     return { throttleMs, response: { brokers, clusterId, controllerId, topics } }
