@@ -141,16 +141,20 @@ function waitFor(role: string): AbortSignal {
   return wait.signal
 }
 
+let worksRunning = 0
+
 async function leadForEver(role: string, options: LeaseOptions, writeTo: string | undefined): Promise<void> {
   await client.lead(
     role,
     async (leadership) => {
       lead(role, leadership)
-      say('leading', leadership.toJSON())
+      worksRunning += 1
+      say('leading', { ...leadership.toJSON(), worksRunning })
       if (writeTo !== undefined) await writeUntilRefused(leadership, writeTo)
       if (!leadership.signal.aborted) {
         await aborted(leadership.signal)
       }
+      worksRunning -= 1
     },
     { ...options, signal: waitFor(role) },
   )
