@@ -16,15 +16,24 @@ import { fencedError, supersededError } from './term-errors.js'
 
 const longestInquiryMs = 1_000
 
-/** The error with which a fenced term ends. `seenInLog` tells what the log shows above the term's last lease. */
+/** What a leadership knows of its own loss. */
+export interface LossKnown {
+  /** What the log shows above the term's last lease. */
+  seenInLog(): LossSeen | undefined
+  /** Ms since a renewal was confirmed. A transaction that is open began later. */
+  readonly confirmedMsAgo: number
+}
+
+/** The error with which a fenced term ends. */
 export async function inquireFence(
   services: Services,
   won: WonTerm,
   details: TermDetails,
-  seenInLog: () => LossSeen | undefined,
+  { seenInLog, confirmedMsAgo }: LossKnown,
 ): Promise<CoordinationError> {
   const { runtime, minting } = services
-  const { role, log, token } = won
+  const { role, log, token, policy } = won
+  const mayHaveTimedOut = confirmedMsAgo >= policy.transactionTimeoutMs
   const patience = new AbortController()
   const timer = runtime.setTimer(longestInquiryMs, () => patience.abort())
   const bound = {
@@ -38,7 +47,7 @@ export async function inquireFence(
     if (found !== undefined) return found
     const look = await minting.look(role, bound)
     log.applyLook(role, look)
-    return lossError(details, seenInLog()) ?? fencedError(details, reasonOf(look, token))
+    return lossError(details, seenInLog()) ?? fencedError(details, reasonOf(look, token, mayHaveTimedOut))
   }
   try {
     return await withSignal(inquire(), patience.signal)
@@ -49,10 +58,13 @@ export async function inquireFence(
   }
 }
 
-/** A coordinator that has forgotten the id, as after a long silence of its leader, shows nobody's mint. */
-function reasonOf(look: LookAnswer, token: FencingToken): FencedReason {
+/**
+ * A coordinator that has forgotten the id, as after a long silence of its leader, shows nobody's mint. One that aborted the transaction
+ * because of a mint shows, until that mint is sent again, the same as after a timeout.
+ */
+function reasonOf(look: LookAnswer, token: FencingToken, mayHaveTimedOut: boolean): FencedReason {
   if (!look.found) return 'unknown'
-  return isOwnAbort(look, token) ? 'transaction-timeout' : 'external-mint'
+  return mayHaveTimedOut && isOwnAbort(look, token) ? 'transaction-timeout' : 'external-mint'
 }
 
 /** The error of a loss that the log shows, or undefined where it shows none for certain. */

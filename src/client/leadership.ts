@@ -557,12 +557,11 @@ export class Leadership implements AsyncDisposable {
   /** After a fenced answer: sends nothing more, finds out why within a second, ends the term. */
   #fence(): Promise<CoordinationError> {
     if (this.#ended !== undefined) return Promise.resolve(this.#ended)
-    this.#fencing ??= inquireFence(this.#services, this.#won, this.#details(), () => this.#seenInLog()).then(
-      (error) => {
-        this.#end(error)
-        return this.#ended ?? error
-      },
-    )
+    const known = { seenInLog: () => this.#seenInLog(), confirmedMsAgo: this.#clock.confirmedMsAgo }
+    this.#fencing ??= inquireFence(this.#services, this.#won, this.#details(), known).then((error) => {
+      this.#end(error)
+      return this.#ended ?? error
+    })
     return this.#fencing
   }
 

@@ -130,7 +130,7 @@ const table: ReadonlyMap<number, CodeRow> = new Map<number, CodeRow>([
   [51, { name: 'CONCURRENT_TRANSACTIONS', disposition: 'retry-now' }],
   [52, find('TRANSACTION_COORDINATOR_FENCED')],
   [53, fatal('TRANSACTIONAL_ID_AUTHORIZATION_FAILED')],
-  [54, fatal('SECURITY_DISABLED')],
+  [54, { name: 'SECURITY_DISABLED', disposition: 'fatal', byApi: { DescribeAcls: 'absent' } }],
   [55, { name: 'OPERATION_NOT_ATTEMPTED', disposition: 'fatal', byApi: { AddPartitionsToTxn: 'not-attempted' } }],
   [56, find('KAFKA_STORAGE_ERROR')],
   [57, fatal('LOG_DIR_NOT_FOUND')],

@@ -6,6 +6,7 @@
 import { whenAborted } from '../linked-signal.js'
 import type { Runtime } from '../runtime.js'
 import { sleep } from '../runtime.js'
+import { OperatingFailure } from './operating-failure.js'
 
 /** Where a wait ends: a monotonic instant, and perhaps a signal. */
 export interface Bound {
@@ -72,6 +73,14 @@ export function waitWithin<T>(runtime: Runtime, { deadline, signal }: Bound, lat
     unlink?.()
   })
   return { ended, resolve, reject }
+}
+
+/** The answer, unless the bound ends first; what was asked then goes on to its own deadline, for others share its channel. */
+export async function withinTime<T>(runtime: Runtime, answer: Promise<T>, bound: Bound): Promise<T> {
+  answer.catch(() => undefined)
+  const wait = waitWithin<T>(runtime, bound, () => new OperatingFailure('it was not answered in time'))
+  answer.then(wait.resolve, wait.reject)
+  return await wait.ended
 }
 
 /** Whether the bound's deadline has passed. */

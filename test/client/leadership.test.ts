@@ -351,6 +351,41 @@ describe('a guarded write', () => {
     expect(sentSince({ cluster } as World, from)).toEqual(['AddPartitionsToTxn', 'DescribeTransactions'])
   })
 
+  test.each([
+    ['external-mint', 0],
+    // The lease of the first renewal that nobody confirmed would have run out by then; only the clocks of brokers come sooner.
+    ['transaction-timeout', 60_000],
+  ])(
+    'over whose open transaction the coordinator shows an abort one epoch up: %s, %d ms after a renewal',
+    async (reason, ms) => {
+      const { runtime, leadership, cluster } = await lead()
+      cluster.connection.next('AddPartitionsToTxn', async ({ request }) => {
+        runtime.leap(ms)
+        return {
+          topics: request.topics.map((one) => ({
+            topic: one.topic,
+            partitions: one.partitions.map((partition) => ({ partition, errorCode: 47 })),
+          })),
+        }
+      })
+      cluster.connection.next('DescribeTransactions', ({ request }) => ({
+        transactions: request.transactionalIds.map((transactionalId) => ({
+          errorCode: 0,
+          transactionalId,
+          state: 'CompleteAbort',
+          timeoutMs: 60_000,
+          startTimeMs: -1n,
+          producerId: leadership.token.producerId,
+          producerEpoch: leadership.token.producerEpoch + 1,
+          topics: [],
+        })),
+      }))
+      const sent = watched(leadership.send(job('a')))
+      await runtime.pass(500)
+      expect(sent.now().error).toMatchObject({ code: 'FENCED', reason })
+    },
+  )
+
   test('that is fenced while nobody tells why ends within a second all the same', async () => {
     const { runtime, leadership, cluster } = await lead(world({ requestTimeoutMs: 5_000 }))
     cluster.mint(role)
