@@ -17,7 +17,7 @@ import type { RoleState } from '../election/role-state.js'
 import type { StrangerMemory } from '../election/stranger.js'
 import { judgeStranger } from '../election/stranger.js'
 import type { Evaluation, Self } from '../election/succession.js'
-import { supersededBy } from '../election/succession.js'
+import { staggeredMs, supersededBy } from '../election/succession.js'
 import { sweepOf } from '../election/sweep.js'
 import { coordinationError, isCoordinationError } from '../errors.js'
 import type { Incarnation } from '../format/headers.js'
@@ -60,7 +60,7 @@ interface Minted {
   readonly token: FencingToken
   readonly by: Extract<Evaluation, { decision: 'challenge' }>
   readonly mintedAt: number
-  readonly split: Pick<AcquireSplit, 'detectMs' | 'mintMs'>
+  readonly split: Omit<AcquireSplit, 'firstLeaseMs'>
 }
 
 /** What a challenge needs to know of its contender, asked anew whenever something may have changed. */
@@ -179,9 +179,19 @@ export class Challenge {
         token: FencingToken.of(pair.producerId, pair.producerEpoch),
         by: evaluation,
         mintedAt,
-        split: { detectMs: Math.max(0, look.answeredAt - evaluation.slot), mintMs: mintedAt - look.answeredAt },
+        split: {
+          staggerMs: this.#staggeredMs(state, evaluation),
+          detectMs: Math.max(0, look.answeredAt - evaluation.slot),
+          mintMs: mintedAt - look.answeredAt,
+        },
       }
     }
+  }
+
+  /** Who takes its own role back has nobody in front. */
+  #staggeredMs(state: RoleState, { by, slot }: Minted['by']): number {
+    const { ownRegistration } = this.#view.self()
+    return by !== 'slot' || ownRegistration === undefined ? 0 : staggeredMs(state, ownRegistration, slot, this.#policy)
   }
 
   #isOwnUnusedMint({ found, producerId, producerEpoch }: LookAnswer): boolean {

@@ -15,6 +15,8 @@ export interface Logger {
 
 /** How long the parts of an acquire took, in ms. */
 export interface AcquireSplit {
+  /** From the end of the last term, or the own registration, to the rule's instant: what the members in front took. */
+  readonly staggerMs: number
   /** From the rule's instant to the look that allowed the mint. */
   readonly detectMs: number
   /** Both mints. */

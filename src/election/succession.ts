@@ -166,6 +166,11 @@ export function latestSlot(state: RoleState, ownRegistration: Receipt, policy: L
   return Math.max(anchorOf(state, ownRegistration, policy), ownRegistration.receivedAt) + longestWaitMs
 }
 
+/** How much later than the end of the last term, or the own registration, a slot came because of the members in front. In ms. */
+export function staggeredMs(state: RoleState, ownRegistration: Receipt, slot: number, policy: LeasePolicy): number {
+  return slot - Math.max(anchorOf(state, ownRegistration, policy), ownRegistration.receivedAt)
+}
+
 function anchorOf(state: RoleState, ownRegistration: Receipt | undefined, policy: LeasePolicy): number {
   const { lease } = state
   if (lease?.kind === 'tombstone') return seenAt(lease, ownRegistration)

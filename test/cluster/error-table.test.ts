@@ -101,7 +101,8 @@ describe('the error table', () => {
     ['DescribeConfigs', [29], 'fatal'],
     ['DescribeBrokerConfigs', [31], 'fatal'],
     ['DescribeProducers', [29], 'fatal'],
-    ['DescribeAcls', [31, 54], 'fatal'],
+    ['DescribeAcls', [31], 'fatal'],
+    ['DescribeAcls', [54], 'absent'],
     ['ListTransactions', [14], 'retry-later'],
   ])('%s %j: %s', (api, codes, disposition) => {
     expect(codes.map((code) => dispositionOf(api, code))).toEqual(codes.map(() => disposition))

@@ -56,7 +56,7 @@ const fencedReasons: Record<FencedReason, true> = {
 const termFields = { role: true, member: true, token: true, term: true } as const
 
 const channelFields: { [Name in DiagnosticName]: Fields<DiagnosticMessages[Name]> } = {
-  acquired: { ...termFields, detectMs: true, mintMs: true, firstLeaseMs: true },
+  acquired: { ...termFields, staggerMs: true, detectMs: true, mintMs: true, firstLeaseMs: true },
   renewed: { ...termFields, durationMs: true, remainingMs: true },
   'renewal-late': { ...termFields, sinceConfirmedMs: true },
   lost: { ...termFields, code: true, error: true },

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { leasePolicy } from '../../src/election/policy.js'
-import { evaluate, holderOf, roster, slots } from '../../src/election/succession.js'
+import type { Receipt } from '../../src/election/receipt.js'
+import { evaluate, holderOf, roster, slots, staggeredMs } from '../../src/election/succession.js'
 import {
   fold,
   id,
@@ -105,6 +106,20 @@ describe('rule 2: live leases', () => {
     expect(evaluate(state, selfB, 39_999, policy)).toEqual(waitUntil(40_000))
     expect(evaluate(state, selfB, 40_000, policy)).toEqual(challenge('slot', 40_000))
     expect(evaluate(state, selfC, 40_000, policy)).toEqual(waitUntil(45_000))
+  })
+})
+
+describe('what of a wait is due to the members in front', () => {
+  it('is counted from the end of the last term', () => {
+    const state = fold([regA, regB, regC, leaseOfA])
+    expect(staggeredMs(state, selfB.ownRegistration as Receipt, 40_000, policy)).toBe(0)
+    expect(staggeredMs(state, selfC.ownRegistration as Receipt, 45_000, policy)).toBe(5_000)
+  })
+
+  it('is counted from the own registration where that came later, or where nobody ever led', () => {
+    const late = receipt(20, 44_000)
+    expect(staggeredMs(fold([regA, leaseOfA]), late, 44_000, policy)).toBe(0)
+    expect(staggeredMs(fold([regA, regB]), selfB.ownRegistration as Receipt, 6_000, policy)).toBe(4_000)
   })
 })
 
