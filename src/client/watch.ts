@@ -141,7 +141,10 @@ export class Watch implements AsyncIterableIterator<LeadershipStatus> {
     for (let attempt = 0; ; attempt++) {
       try {
         const bound = { deadline: runtime.monotonicNow() + 2 * settings.requestTimeoutMs, signal: this.#signal }
-        return await withSignal(step(bound), this.#signal)
+        const result = await withSignal(step(bound), this.#signal)
+        // What the next step sets up would outlive a watch that ended in this tick.
+        this.#signal.throwIfAborted()
+        return result
       } catch (error) {
         this.#signal.throwIfAborted()
         if (!isOperatingFailure(error) && !(isCoordinationError(error, 'TRANSPORT') && error.retriable)) throw error
