@@ -36,6 +36,8 @@ import {
 } from './options.js'
 import type { Services } from './services.js'
 import { openServices } from './services.js'
+import { verifyCluster } from './verify.js'
+import type { VerifyFinding } from './verify-finding.js'
 import { Watch } from './watch.js'
 
 /** Options of the calls that ask and do not wait. */
@@ -210,6 +212,16 @@ export class CoordinationClient implements AsyncDisposable {
    */
   health(): ClientHealth {
     return this.#services.health.health(!this.#closing.signal.aborted)
+  }
+
+  /**
+   * Checks the cluster for what the library needs of it, and the records of the coordination topic, worst finding first. It changes nothing.
+   * What this principal may not ask, or what does not answer, is a finding `not-checked`.
+   *
+   * @throws the signal's reason; `CLOSED`; `UNAUTHORIZED` where the credentials are refused; `TRANSPORT` where nothing answers.
+   */
+  async verify(options: AskOptions = {}): Promise<readonly VerifyFinding[]> {
+    return await this.#ask(options, 'verify()', (bound) => verifyCluster(this.#services, bound))
   }
 
   /**

@@ -144,7 +144,7 @@ export function checkAcquireOptions(options: object & { readonly signal?: unknow
 
 /** @throws `CONFIG` for a name that the calls that ask do not know, a signal that is none, or a bad `timeoutMs`. */
 export function checkAskOptions(options: { readonly signal?: unknown; readonly timeoutMs?: unknown }): void {
-  checkNames('describe, roles, depose and checkToken', options, askOptionNames)
+  checkNames('describe, roles, depose, checkToken and verify', options, askOptionNames)
   checkSignal(options.signal)
   checkTimeout(options.timeoutMs)
 }
