@@ -7,6 +7,7 @@
 import { isCoordinationError } from '../errors.js'
 import type { Runtime } from '../runtime.js'
 import type { ApiName, ClusterConnection, FetchedBatch, Node } from './connection.js'
+import { RequestFailure } from './connection.js'
 import { dispositionOf, kafkaErrorName } from './error-table.js'
 import type { OpenTransactions, SettledRecord } from './markers.js'
 import { oldestOpenOffset, settleBatch } from './markers.js'
@@ -99,14 +100,18 @@ async function once<T>(
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     bound.signal?.throwIfAborted()
-    const { errorCode, value } = await withinTime(
-      runtime,
-      ask(requestDeadline(runtime, requestTimeoutMs, bound)),
-      bound,
-    )
-    if (dispositionOf(api, errorCode) === 'ok') return value
-    const isOver = attempt >= mostAttempts || dispositionOf(api, errorCode) === 'fatal' || isPast(runtime, bound)
-    if (isOver) throw new StopReading(`${api} answered ${kafkaErrorName(errorCode)}`)
+    const isLast = attempt >= mostAttempts || isPast(runtime, bound)
+    try {
+      const deadline = requestDeadline(runtime, requestTimeoutMs, bound)
+      const { errorCode, value } = await withinTime(runtime, ask(deadline), bound)
+      const disposition = dispositionOf(api, errorCode)
+      if (disposition === 'ok') return value
+      if (isLast || disposition === 'fatal') throw new StopReading(`${api} answered ${kafkaErrorName(errorCode)}`)
+    } catch (error) {
+      // Somebody else's request on this channel was not answered, and took the channel down.
+      const wasCut = error instanceof RequestFailure && error.kind === 'closed'
+      if (isLast || !wasCut) throw error
+    }
     await pause(runtime, backoffMs(runtime, attempt), bound)
   }
 }

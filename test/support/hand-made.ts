@@ -93,10 +93,21 @@ export class HandMade {
     pair: Pair,
     topic: string,
     records: readonly HandMadeRecord[],
-    options: { readonly baseSequence?: number; readonly partition?: number; readonly transactional?: boolean } = {},
+    options: {
+      readonly baseSequence?: number
+      readonly partition?: number
+      readonly transactional?: boolean
+      /** Milliseconds since 1970; default now. */
+      readonly timestamp?: bigint
+    } = {},
   ): Promise<{ readonly errorCode: number; readonly baseOffset: bigint }> {
     const isPlain = pair.producerId < 0n
-    const { baseSequence = isPlain ? -1 : 0, partition = 0, transactional = !isPlain } = options
+    const {
+      baseSequence = isPlain ? -1 : 0,
+      partition = 0,
+      transactional = !isPlain,
+      timestamp = BigInt(Date.now()),
+    } = options
     const batch = encodeBatch({
       ...pair,
       baseSequence,
@@ -105,7 +116,7 @@ export class HandMade {
         key: bytesOf(key),
         value: bytesOf(value),
         headers,
-        timestamp: BigInt(Date.now()),
+        timestamp,
       })),
     })
     const body = new WireWriter()
