@@ -1,15 +1,15 @@
 /**
  * A build of an earlier commit of this project, for suites in which two versions of it meet.
  *
- * The commit's sources come out of git's history into `build/older/<commit>/`, and the project's own `tsc` compiles what the member
- * program needs there, once: a commit never changes. It runs on the dependencies of the current tree.
+ * The commit's sources lie in `earlier/<commit>.tar.gz`, so that a clone without history can build them; they are unpacked into
+ * `build/older/<commit>/`, and the project's own `tsc` compiles what the member program needs there, once: a commit never changes. It
+ * runs on the dependencies of the current tree.
  */
-import { execFile, execFileSync } from 'node:child_process'
-import { existsSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { execFile } from 'node:child_process'
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { describe, test } from 'vitest'
-import { projectPath, projectRoot } from '../support/project-root.js'
+import { projectPath } from '../support/project-root.js'
 
 const run = promisify(execFile)
 
@@ -21,7 +21,7 @@ export function olderFolder(commit: string): string {
   return `older/${commit}/compiled`
 }
 
-/** Builds it where it is not there yet. Rejects with what git or the compiler said. */
+/** Builds it where it is not there yet. Rejects with what the archiver or the compiler said. */
 export async function buildOlder(commit: string): Promise<void> {
   const folder = projectPath('build', 'older', commit)
   if (existsSync(folder)) return
@@ -29,12 +29,7 @@ export async function buildOlder(commit: string): Promise<void> {
   const draft = `${folder}.${process.pid}`
   rmSync(draft, { recursive: true, force: true })
   mkdirSync(draft, { recursive: true })
-  const archive = join(draft, 'sources.tar')
-  await run('git', ['archive', '-o', archive, commit, 'package.json', 'tsconfig.json', 'src', 'test'], {
-    cwd: projectRoot,
-  })
-  await run('tar', ['-xf', archive, '-C', draft])
-  rmSync(archive)
+  await run('tar', ['-xzf', archiveOf(commit), '-C', draft])
   symlinkSync(projectPath('node_modules'), join(draft, 'node_modules'))
   const options = { noEmit: false, outDir: 'compiled', declaration: false, isolatedDeclarations: false }
   const files = [memberProgram.replace(/\.js$/, '.ts')]
@@ -62,29 +57,11 @@ export async function buildOlder(commit: string): Promise<void> {
   }
 }
 
-/** The identity that git gives to the folder `src` of a commit. */
-export function sourcesOf(commit: string): string {
-  return execFileSync('git', ['rev-parse', `${commit}:src`], { cwd: projectRoot, encoding: 'utf8' }).trim()
+/** The text of a source file of that build. */
+export function earlierSource(commit: string, path: string): string {
+  return readFileSync(projectPath('build', 'older', commit, path), 'utf8')
 }
 
-/** A `describe` for suites that need that commit: without it in the history they are skipped, with the reason; under CI they fail. */
-export function describeWithHistory(name: string, commit: string, suite: () => void): void {
-  const missing = missingHistory(commit)
-  if (missing === undefined) describe(name, suite)
-  else if (process.env.CI === 'true') {
-    describe(name, () => {
-      test('has the history to build an earlier commit from', () => {
-        throw new Error(missing)
-      })
-    })
-  } else describe.skip(`${name} (skipped: ${missing})`, suite)
-}
-
-function missingHistory(commit: string): string | undefined {
-  try {
-    execFileSync('git', ['cat-file', '-e', `${commit}:src`], { cwd: projectRoot, stdio: 'ignore' })
-    return undefined
-  } catch {
-    return `no git, or no commit ${commit} in its history: clone the repository, and where that clone is shallow: git fetch --unshallow`
-  }
+function archiveOf(commit: string): string {
+  return projectPath('test', 'interop', 'earlier', `${commit}.tar.gz`)
 }
