@@ -106,23 +106,36 @@ export class Watch implements AsyncIterableIterator<LeadershipStatus> {
 
   #end(): void {
     this.#own.abort(new Error('the watch has ended'))
+    this.#free()
+    this.#wake?.()
+  }
+
+  #free(): void {
     for (const step of this.#undo.splice(0)) step()
     this.#timer?.cancel()
     this.#timer = undefined
-    this.#wake?.()
+  }
+
+  /** Has `step` called when the watch ends, which may have been in this very tick. */
+  #finally(step: () => void): void {
+    if (this.#signal.aborted) step()
+    else this.#undo.push(step)
   }
 
   /** The first pass: reads to the ends, looks at every role that has a lease, and has all of them told. */
   async #open(): Promise<CoordinationLog> {
     const { signal, unlink } = linkedSignal([...this.#sources, this.#own.signal])
     this.#signal = signal
-    this.#undo.push(unlink)
+    this.#finally(unlink)
+    signal.throwIfAborted()
+    // Nobody may be iterating when a signal ends it, and a timer keeps the process alive.
+    this.#finally(whenAborted(signal, () => this.#free()))
     const log = await this.#persist((bound) => this.#services.log(bound))
     const unlisten = log.listenToAll({
       changed: (role) => this.#note(log, role),
       topicChanged: (error) => this.#own.abort(error),
     })
-    this.#undo.push(unlisten)
+    this.#finally(unlisten)
     this.#transactionVersion = await this.#persist((bound) => this.#services.transactionVersion(bound))
     await this.#persist((bound) => log.readAllToEnd(this.#roles, bound))
     const roles = [...(this.#roles ?? log.knownRoles())]
@@ -140,11 +153,8 @@ export class Watch implements AsyncIterableIterator<LeadershipStatus> {
     const { runtime, settings, diagnostics } = this.#services
     for (let attempt = 0; ; attempt++) {
       try {
-        const bound = { deadline: runtime.monotonicNow() + 2 * settings.requestTimeoutMs, signal: this.#signal }
-        const result = await withSignal(step(bound), this.#signal)
-        // What the next step sets up would outlive a watch that ended in this tick.
         this.#signal.throwIfAborted()
-        return result
+        return await withSignal(step(this.#within(2 * settings.requestTimeoutMs)), this.#signal)
       } catch (error) {
         this.#signal.throwIfAborted()
         if (!isOperatingFailure(error) && !(isCoordinationError(error, 'TRANSPORT') && error.retriable)) throw error
@@ -155,6 +165,12 @@ export class Watch implements AsyncIterableIterator<LeadershipStatus> {
         })
       }
     }
+  }
+
+  /** What is under way then has its own deadline: a request that times out takes down what others have on its channel. */
+  #within(ms: number): Bound {
+    const deadline = this.#services.runtime.monotonicNow() + ms
+    return { deadline, answersUntil: Number.POSITIVE_INFINITY, signal: this.#signal }
   }
 
   /** Runs in the tick in which records of the role were folded. */
@@ -172,8 +188,8 @@ export class Watch implements AsyncIterableIterator<LeadershipStatus> {
 
   #take(log: CoordinationLog): LeadershipStatus | undefined {
     for (const role of this.#changed) {
-      // What it shows in a moment is worth more than that nobody knows.
-      if (this.#lookedAt.has(role)) continue
+      // What a look shows in a moment is worth more than that nobody knows; nothing else waits for it.
+      if (this.#lookedAt.has(role) && log.stateOf(role)?.lease === undefined) continue
       this.#changed.delete(role)
       const status = this.#changeOf(log, role)
       if (status !== undefined) return status
@@ -254,10 +270,7 @@ export class Watch implements AsyncIterableIterator<LeadershipStatus> {
       for (let failures = 0; this.#wanted.size > 0; ) {
         const roles = [...this.#wanted]
         this.#wanted.clear()
-        const missing = await this.#lookAt(log, roles, {
-          deadline: runtime.monotonicNow() + settings.requestTimeoutMs,
-          signal: this.#signal,
-        })
+        const missing = await this.#lookAt(log, roles, this.#within(settings.requestTimeoutMs))
         for (const role of missing) this.#wanted.add(role)
         failures = missing.length > 0 ? failures + 1 : 0
         if (failures > 0) {

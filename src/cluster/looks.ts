@@ -12,6 +12,7 @@ import { dispositionOf, refusalError } from './error-table.js'
 import type { LookAnswer } from './mint.js'
 import { lookAnswer } from './mint.js'
 import type { Bound } from './schedule.js'
+import { isPast } from './schedule.js'
 
 /** What looks need of their cluster. */
 export interface LookDependencies {
@@ -24,7 +25,7 @@ export interface LookDependencies {
 const mostIdsAtOnce = 500
 
 /**
- * Looks at each of the roles; those whose coordinator could not be found or gave no answer are left out.
+ * Looks at each of the roles; those whose coordinator could not be found or gave no answer in time are left out.
  *
  * @throws the bound's reason; CoordinationError where no repetition could help.
  */
@@ -36,6 +37,7 @@ export async function lookAtAll(
   const answers = new Map<string, LookAnswer>()
   for (let from = 0; from < roles.length; from += mostIdsAtOnce) {
     bound.signal?.throwIfAborted()
+    if (from > 0 && isPast(dependencies.runtime, bound)) break
     const coordinators = await dependencies.coordinators.findAll(roles.slice(from, from + mostIdsAtOnce), bound)
     const byNode = new Map<number, { readonly node: Node; readonly ids: string[] }>()
     for (const [id, node] of coordinators) {

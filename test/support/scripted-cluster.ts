@@ -56,6 +56,9 @@ export class ScriptedCluster {
       })),
     }))
     connection.always('FindCoordinator', { errorCode: 0, errorMessage: null, node })
+    connection.always('FindCoordinators', ({ request }) => ({
+      coordinators: request.keys.map((key) => ({ key, errorCode: 0, errorMessage: null, node })),
+    }))
     connection.always('DescribeConfigs', {
       errorCode: 0,
       errorMessage: null,
@@ -69,7 +72,7 @@ export class ScriptedCluster {
     connection.always('ListOffsets', ({ request }) => this.listOffsets(request))
     connection.always('Fetch', (seen) => this.#fetch(seen))
     connection.always('InitProducerId', ({ request }) => this.initProducerId(request))
-    connection.always('DescribeTransactions', ({ request }) => this.#describe(request))
+    connection.always('DescribeTransactions', ({ request }) => this.describe(request))
     connection.always('AddPartitionsToTxn', ({ request }) => this.#addPartitions(request))
     connection.always('AddOffsetsToTxn', ({ request }) => ({ errorCode: this.#enlist(request, []) }))
     connection.always('TxnOffsetCommit', ({ request }) => ({
@@ -220,7 +223,7 @@ export class ScriptedCluster {
     })
   }
 
-  #describe({ transactionalIds }: ApiRequest<'DescribeTransactions'>): ApiResponse<'DescribeTransactions'> {
+  describe({ transactionalIds }: ApiRequest<'DescribeTransactions'>): ApiResponse<'DescribeTransactions'> {
     return {
       transactions: transactionalIds.map((transactionalId) => {
         const id = this.ids.get(transactionalId)
