@@ -359,7 +359,9 @@ function judgeReplication(
     const remedy = 'lower it: the stop of one broker stops all writes'
     tell('warning', `min.insync.replicas = ${minimum} of ${replicas} replicas`, 'one less than the replicas', remedy)
   }
-  return [...findings, ...judgeAvailability(name, partitions, minimum)]
+  // What never can be met is told once, not for each partition.
+  const attainable = minimum !== undefined && minimum <= replicas ? minimum : undefined
+  return [...findings, ...judgeAvailability(name, partitions, attainable)]
 }
 
 function judgeAvailability(

@@ -152,7 +152,7 @@ function judgeScan(scan: PartitionScan, { topic, now }: LogContext): readonly Ve
     findings.push({
       code: 'unreadable-record',
       severity: 'warning',
-      found: `${undecodable.length} batches, the first at offset ${first.offset}: ${first.reason}`,
+      found: `${undecodable.length === 1 ? 'a batch' : `${undecodable.length} batches`}, the first at offset ${first.offset}: ${first.reason}`,
       wanted: 'batches without compression, or with gzip',
       remedy: 'set compression.type=uncompressed on the topic, and compression off in whatever writes there',
       ...where,
