@@ -12,6 +12,7 @@ import type { DiagnosticMessages, DiagnosticName } from '../../src/client/diagno
 import { diagnosticChannelName } from '../../src/client/diagnostics.js'
 import type { ClientOptions } from '../../src/client/options.js'
 import { settingsOf } from '../../src/client/options.js'
+import type { VerifyCode } from '../../src/client/verify-finding.js'
 import type { ErrorCode, ErrorDetails, FencedReason } from '../../src/errors.js'
 import * as mandate from '../../src/index.js'
 import { systemRuntime } from '../../src/runtime.js'
@@ -66,6 +67,30 @@ const channelFields: { [Name in DiagnosticName]: Fields<DiagnosticMessages[Name]
   'foreign-record': { role: true, partition: true, offset: true, reason: true },
   'unreadable-record': { role: true, partition: true, offset: true, reason: true },
   reread: { partition: true, state: true },
+}
+
+const verifyCodes: Record<VerifyCode, true> = {
+  'broker-unreachable': true,
+  'api-unsupported': true,
+  'transaction-version': true,
+  'transaction-log': true,
+  'transaction-timeout': true,
+  'topic-missing': true,
+  'topic-setting': true,
+  'topic-replication': true,
+  'partition-unavailable': true,
+  'partition-count': true,
+  'permission-missing': true,
+  'write-held-widely': true,
+  clock: true,
+  'hanging-transaction': true,
+  'foreign-record': true,
+  'unreadable-record': true,
+  'dead-registration': true,
+  'epoch-near-exhaustion': true,
+  'id-near-expiry': true,
+  'short-lease': true,
+  'not-checked': true,
 }
 
 const settings = settingsOf({ kafka: {} })
@@ -131,6 +156,11 @@ describe('the tables of the README', () => {
       fields,
     ])
     expect(told).toEqual(Object.fromEntries(published))
+  })
+
+  test('name every code of a check', () => {
+    const told = tableOf('## Checking a cluster').map(([code]) => unquoted(code))
+    expect(told).toEqual(Object.keys(verifyCodes))
   })
 
   test('give the supported versions of the manifest', () => {
