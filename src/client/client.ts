@@ -178,7 +178,8 @@ export class CoordinationClient implements AsyncDisposable {
 
   /**
    * Ends the term of whoever holds the role, as an operator does: the holder's token is dead when this resolves, and the next member in the
-   * queue leads. Where that is the same process (`lead`), it registers again behind all others. Returns the state that was ended.
+   * queue leads. Where that is the same process (`lead`), it registers again behind all others. Returns the state that was ended. Of a vacant role
+   * it changes nothing. A call whose time or signal ends it when the token is dead already still clears the way for the next member.
    *
    * @throws as `describe`; `WEDGED` where the broker cannot finish the role's last transaction.
    */

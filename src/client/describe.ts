@@ -33,8 +33,19 @@ const longestMarkerWaitMs = 1_000
 
 /** The state of a role as the log and the coordinator show it now. */
 export async function describeRole(services: Services, role: Role, bound: Bound): Promise<LeadershipStatus> {
-  const { log, state, authority } = await observe(services, role, bound, tokenOf)
-  return statusOf(services, log, role, { state, authority })
+  const { status } = await observeRole(services, role, bound)
+  return status
+}
+
+/** As `describeRole`; `isExplained` where the coordinator shows nothing that the log does not. */
+export async function observeRole(
+  services: Services,
+  role: Role,
+  bound: Bound,
+): Promise<{ readonly status: LeadershipStatus; readonly isExplained: boolean }> {
+  const observed = await observe(services, role, bound, tokenOf)
+  const { log, state, authority } = observed
+  return { status: statusOf(services, log, role, { state, authority }), isExplained: agrees(observed, authority) }
 }
 
 /** The states of all roles of which the log holds anything, by one read and few looks. */
