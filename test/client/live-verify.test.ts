@@ -326,7 +326,8 @@ describe.each(threeBrokers === undefined ? [] : [threeBrokers])('$name', ({ kind
       const options = { topic, memberId: 'checker', requestTimeoutMs: 1_500 }
       const client = openClient(bootstrap, options)
       await client.acquire(freshName('role'))
-      const calm = ['warning write-held-widely']
+      const infos = kind.transactionVersion === 2 ? [] : ['info transaction-version']
+      const calm = [...infos, 'warning write-held-widely']
       expect(namesOf(await client.verify())).toEqual(calm)
       const silent = nodes[2]
       if (silent === undefined) throw new Error('three nodes were asked for')
