@@ -58,7 +58,9 @@ export function orderedFindings(findings: readonly VerifyFinding[]): readonly Ve
   const groups = new Map<string, VerifyFinding[]>()
   for (const finding of findings) {
     const key = `${severities.indexOf(finding.severity)} ${finding.code}`
-    groups.set(key, [...(groups.get(key) ?? []), finding])
+    const group = groups.get(key)
+    if (group === undefined) groups.set(key, [finding])
+    else group.push(finding)
   }
   return severities.flatMap((_, severity) =>
     [...groups].filter(([key]) => key.startsWith(`${severity} `)).flatMap(([, group]) => shortened(group)),

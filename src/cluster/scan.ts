@@ -36,7 +36,7 @@ export interface ScanDependencies {
 }
 
 /** Small enough not to hold up a leader's writes on the same socket for long. */
-const stepBytes = 512 * 1024
+const stepBytes = 128 * 1024
 const mostAttempts = 4
 const anyEpoch = -1
 
