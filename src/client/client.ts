@@ -134,7 +134,7 @@ export class CoordinationClient implements AsyncDisposable {
       return await leading
     } finally {
       this.#leads.delete(watched)
-      stopsLeading()
+      stopsLeading(signal.aborted)
       unlink()
     }
   }

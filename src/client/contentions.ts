@@ -145,7 +145,7 @@ export class Contentions {
       }
       const leadership: Leadership = new Leadership(this.#services, won, () => {
         this.#leaderships.delete(leadership)
-        if (leadership.ended === undefined || isCoordinationError(leadership.ended, 'RESIGNED')) campaign.gone()
+        if (leadership.ended === undefined || leadership.isResigning) campaign.gone()
         else campaign.stopped(leadership.ended)
         onEnd()
       })

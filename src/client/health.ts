@@ -8,6 +8,7 @@ import { type WithJson, withJson } from '../format/json.js'
 import type { Role } from '../format/names.js'
 import type { FencingToken } from '../format/token.js'
 import type { Runtime } from '../runtime.js'
+import { longestBackoffMs } from './lead.js'
 
 /**
  * - `leading`: a term of this process.
@@ -54,8 +55,8 @@ export interface TermHealth {
   readonly term: bigint
   readonly remainingMs: number
   readonly confirmedMsAgo: number
-  /** Why its last transaction failed; undefined after a renewal that succeeded. */
-  readonly lastFailure: unknown
+  /** Why its last transaction failed, and when; undefined after a renewal that succeeded. */
+  readonly lastFailure: { readonly error: unknown; readonly msAgo: number } | undefined
 }
 
 /** What a contention tells of itself, as it happens. */
@@ -138,13 +139,16 @@ export class HealthBook {
     }
   }
 
-  /** `lead` runs for the role until the returned function is called. */
-  leadsForEver(role: Role): () => void {
+  /** `lead` runs for the role until the returned function is called; `wasAsked`: its caller ended it, perhaps between two terms. */
+  leadsForEver(role: Role): (wasAsked: boolean) => void {
     this.#ledForEver.set(role, (this.#ledForEver.get(role) ?? 0) + 1)
-    return () => {
+    return (wasAsked) => {
       const others = (this.#ledForEver.get(role) ?? 1) - 1
-      if (others === 0) this.#ledForEver.delete(role)
-      else this.#ledForEver.set(role, others)
+      if (others > 0) this.#ledForEver.set(role, others)
+      else {
+        this.#ledForEver.delete(role)
+        if (wasAsked && this.#entries.get(role)?.activity === 'stopped') this.#entries.delete(role)
+      }
     }
   }
 
@@ -161,7 +165,9 @@ export class HealthBook {
     if (entry.activity === 'leading' && entry.term !== undefined) {
       const { token, term, remainingMs, confirmedMsAgo, lastFailure } = entry.term()
       const failure =
-        lastFailure === undefined ? lastError : { lastError: { ...wordsOf(lastFailure), msAgo: confirmedMsAgo } }
+        lastFailure === undefined
+          ? lastError
+          : { lastError: { ...wordsOf(lastFailure.error), msAgo: lastFailure.msAgo } }
       const isLate = confirmedMsAgo > entry.policy.leaseMs / 2
       const problem =
         remainingMs === 0
@@ -180,7 +186,7 @@ export class HealthBook {
     if (!this.#ledForEver.has(role)) {
       return this.#told({ role, activity: 'stopped', ...lastError }, 'nothing contends for the role any more')
     }
-    const isSlow = forMs > entry.policy.leaseMs
+    const isSlow = forMs > Math.max(entry.policy.leaseMs, longestBackoffMs)
     const problem = isSlow ? `its term ended ${Math.round(forMs)} ms ago and its work has not settled` : undefined
     return this.#told({ role, activity: 'between-terms', ...lastError }, problem)
   }

@@ -19,7 +19,8 @@ export interface LeadTools {
 }
 
 const shortestBackoffMs = 100
-const longestBackoffMs = 5_000
+/** How long the longest back-off after a loss is. */
+export const longestBackoffMs = 5_000
 
 /** Resolves with the work's value, or with undefined once the caller's signal aborted and everything was wound up. */
 export async function leadForEver<T>(

@@ -69,7 +69,7 @@ export class Leadership implements AsyncDisposable {
   #renewers: { resolve(): void; reject(error: unknown): void }[] = []
   #renewFailures = 0
   /** Why the last transaction failed; undefined after a renewal that succeeded. */
-  #lastFailure: unknown
+  #lastFailure: { readonly error: unknown; readonly at: number } | undefined
   #fencing: Promise<CoordinationError> | undefined
   #lookUnderWay = false
   #resigning: Promise<ResignOutcome> | undefined
@@ -236,16 +236,23 @@ export class Leadership implements AsyncDisposable {
     return this.#ended
   }
 
+  /** @internal Whether its caller has asked for its end. */
+  get isResigning(): boolean {
+    return this.#resigning !== undefined
+  }
+
   /** @internal What `health` tells of the term. */
   get health(): TermHealth {
     const { remainingMs, confirmedMsAgo } = this.#clock
     const isCertain = this.#ended === undefined && this.#fencing === undefined
+    const failure = this.#lastFailure
+    const now = this.#services.runtime.monotonicNow()
     return {
       token: this.token,
       term: this.term,
       remainingMs: isCertain ? remainingMs : 0,
       confirmedMsAgo,
-      lastFailure: this.#lastFailure,
+      lastFailure: failure === undefined ? undefined : { error: failure.error, msAgo: now - failure.at },
     }
   }
 
@@ -418,7 +425,7 @@ export class Leadership implements AsyncDisposable {
   /** Ends what `error` broke off, and returns what the caller is told. */
   async #abort(transaction: Transaction, error: unknown): Promise<unknown> {
     if (error instanceof TransactionFailure) {
-      this.#lastFailure = error
+      this.#noteFailure(error)
       if (error.reason.kind === 'fenced') return await this.#fence()
       if (error.reason.kind === 'commit-unknown') {
         const unknown = coordinationError('COMMIT_UNKNOWN', error.message, { role: this.role }, { cause: error })
@@ -442,6 +449,10 @@ export class Leadership implements AsyncDisposable {
     if (this.#fencing !== undefined) return await this.#fencing
     // A group commit sorts its senders out by the refusal itself.
     return error.reason.kind === 'refused' ? error : await this.#explain(error)
+  }
+
+  #noteFailure(error: unknown): void {
+    this.#lastFailure = { error, at: this.#services.runtime.monotonicNow() }
   }
 
   #urgentJob(): Job | undefined {
@@ -496,7 +507,7 @@ export class Leadership implements AsyncDisposable {
   #endIfExpired(): void {
     if (this.#ended !== undefined || this.#fencing !== undefined) return
     if (!this.#clock.isExpired) return
-    this.#end(leaseExpiredError(this.#details(), this.#wedge.error ?? this.#lastFailure))
+    this.#end(leaseExpiredError(this.#details(), this.#wedge.error ?? this.#lastFailure?.error))
   }
 
   /** Runs in the tick in which records of the role were folded. */
@@ -603,7 +614,7 @@ export class Leadership implements AsyncDisposable {
       const sealing = (): Promise<ProducerPair | undefined> => seal(this.#services, this.#won, bound)
       sealed = await this.#wedge.during(this.#clock.remainingMs, sealing)
     } catch (error) {
-      this.#lastFailure = error
+      this.#noteFailure(error)
       this.#endInDoubt('the seal of its resignation was not answered', error)
       return 'already-ended'
     }

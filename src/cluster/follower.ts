@@ -154,7 +154,9 @@ export class Follower {
   /** Monotonic instant of the partition's last good answer, if it ever gave one. */
   lastAnswerAt(partition: number): number | undefined {
     const followed = this.#followed.get(partition)
-    return followed?.position === undefined ? undefined : followed.lastAnswerAt
+    // It has none while it is read from earliest again.
+    const hasAnswered = followed !== undefined && (followed.position ?? followed.readBefore) !== undefined
+    return hasAnswered ? followed.lastAnswerAt : undefined
   }
 
   /**

@@ -133,8 +133,9 @@ describe('a leader', () => {
 
   test('tells why its last transaction failed', () => {
     const { campaign, told } = begin()
-    campaign.led(() => termOf({ lastFailure: new Error('a broker is away') }))
-    expect(told()?.lastError).toEqual({ message: 'a broker is away', msAgo: 1_000 })
+    const lastFailure = { error: new Error('a broker is away'), msAgo: 300 }
+    campaign.led(() => termOf({ confirmedMsAgo: 3_000, lastFailure }))
+    expect(told()?.lastError).toEqual({ message: 'a broker is away', msAgo: 300 })
   })
 
   test('by lead() that lost its term is healthy for as long as the next begins soon', async () => {
@@ -153,7 +154,26 @@ describe('a leader', () => {
       isHealthy: false,
       problem: 'its term ended 10001 ms ago and its work has not settled',
     })
-    ended()
+    ended(false)
     expect(told()).toMatchObject({ activity: 'stopped', isHealthy: false })
+  })
+
+  test('by lead() that its caller ends between two terms is not told of any more', () => {
+    const { book, campaign, told } = begin()
+    const ended = book.leadsForEver(role)
+    campaign.led(() => termOf({}))
+    campaign.stopped(fenced)
+    ended(true)
+    expect(told()).toBeUndefined()
+    expect(book.health(true).isHealthy).toBe(true)
+  })
+
+  test('of a lease shorter than the longest back-off of lead() has that long between two terms', async () => {
+    const { runtime, book } = begin()
+    book.leadsForEver(parseRole('short'))
+    const campaign = book.campaign(parseRole('short'), leasePolicy({ leaseMs: 2_000 }), () => undefined)
+    campaign.stopped(fenced)
+    await runtime.pass(5_000)
+    expect(book.health(true).roles.at(-1)).toMatchObject({ activity: 'between-terms', isHealthy: true })
   })
 })

@@ -642,22 +642,24 @@ describe('resigning', () => {
   })
 
   test('after somebody else minted writes no tombstone', async () => {
-    const { runtime, leadership, cluster } = await lead()
+    const { runtime, leadership, cluster, services } = await lead()
     cluster.mint(role)
     const before = cluster.connection.of('Produce').length
     const resigned = watched(leadership.resign())
     await runtime.pass(2_000)
     expect(resigned.now().value).toBe('already-ended')
+    expect(services.health.health(true).roles, 'its end was asked for').toEqual([])
     expect(leadership.signal.reason).toMatchObject({ code: 'FENCED' })
     expect(cluster.connection.of('Produce')).toHaveLength(before)
   })
 
   test('with a seal that nobody answers is already-ended at the deadline, with LEASE_EXPIRED', async () => {
-    const { runtime, leadership, cluster } = await lead()
+    const { runtime, leadership, cluster, services } = await lead()
     cluster.connection.always('InitProducerId', lost)
     const resigned = watched(leadership.resign())
     await runtime.pass(10_000)
     expect(resigned.now().value).toBe('already-ended')
+    expect(services.health.health(true).roles, 'its end was asked for').toEqual([])
     expect(leadership.signal.reason).toMatchObject({ code: 'LEASE_EXPIRED' })
   })
 

@@ -536,6 +536,23 @@ describe('reading again from earliest', () => {
     expect(events.slice(3)).toEqual(['started', 'records 0,1,2,3,4', 'caught up'])
   })
 
+  test('keeps the instant of the last answer: a partition that answered was heard', async () => {
+    const cluster = begin()
+    const { broker, connection, follower, runtime } = cluster
+    broker.append(0, batch(0n, 5))
+    expect(follower.lastAnswerAt(0)).toBeUndefined()
+    follower.follow(0, log().reader)
+    expect(follower.lastAnswerAt(0)).toBeUndefined()
+    await runtime.pass(10)
+    const heardAt = follower.lastAnswerAt(0) ?? 0
+    expect(heardAt).toBeGreaterThan(0)
+    connection.next('Fetch', { errorCode: 0, partitions: [fetched(0, [], 1)] })
+    connection.always('ListOffsets', 'silent')
+    await runtime.pass(longPollMs + 500)
+    expect(polledFrom(cluster), 'it was asked again').toBe(5n)
+    expect(follower.lastAnswerAt(0)).toBe(heardAt + longPollMs)
+  })
+
   test('keeps waits for an end waiting until it is caught up', async () => {
     const cluster = begin()
     const { broker, connection, follower, runtime } = cluster
