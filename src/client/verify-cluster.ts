@@ -422,7 +422,10 @@ function judgeWriters(topic: string, acls: Asked<readonly AclBinding[]>): readon
     ({ operation, isAllowed }) => isAllowed && (operation === operations.write || operation === operations.all),
   )
   const principals = [...new Set(writing.map(({ principal }) => principal))].sort()
-  if (principals.length === 0) return []
+  if (principals.length === 0) {
+    const found = 'no ACL names a writer: super users alone may write, or everybody'
+    return [writers('info', topic, found, 'see that allow.everyone.if.no.acl.found is not true on the brokers')]
+  }
   const everybody = principals.find((principal) => principal.endsWith(':*'))
   if (everybody !== undefined) {
     return [writers('warning', topic, `${everybody} may write`, 'remove that ACL and grant WRITE to members only')]

@@ -76,6 +76,12 @@ describe('brokers', () => {
       ['info api-unsupported: DescribeProducers is served not at all'],
     ],
     ['on version 0', [broker({ level: 0 })], ['info transaction-version: transaction.version = 0']],
+    ['on version 1', [broker({ level: 1 })], ['info transaction-version: transaction.version = 1']],
+    [
+      'whose longest transaction just suffices',
+      [broker({ settings: answered(new Map([['transaction.max.timeout.ms', '30000']])) })],
+      [],
+    ],
     [
       'whose longest transaction is too short',
       [broker({ settings: answered(new Map([['transaction.max.timeout.ms', '29999']])) })],
@@ -223,18 +229,30 @@ describe('topics', () => {
 })
 
 describe('permissions', () => {
-  const none = answered([])
   const mayDo = (...bits: readonly number[]): MetadataTopic => ({
     ...topicOf(3),
     authorizedOperations: bits.reduce((all, bit) => all | (1 << bit), 0),
   })
   const allow = (principal: string, operation: number, isAllowed = true) => ({ principal, operation, isAllowed })
+  const members = answered([allow('User:m', 4)])
+  const byName = 'info write-held-widely: User:m may write'
 
   test.each<[string, MetadataTopic, Parameters<typeof judgeTopicRights>[1], readonly string[]]>([
-    ['a member', mayDo(3, 4, 8), none, []],
-    ['an observer', mayDo(3, 8), none, ["warning permission-missing: this principal may not WRITE topic 't'"]],
-    ['a writer', mayDo(4, 8), none, ["error permission-missing: this principal may not READ topic 't'"]],
-    ['a cluster that does not say', topicOf(3), none, []],
+    ['a member', mayDo(3, 4, 8), members, [byName]],
+    [
+      'an observer',
+      mayDo(3, 8),
+      members,
+      ["warning permission-missing: this principal may not WRITE topic 't'", byName],
+    ],
+    ['a writer', mayDo(4, 8), members, ["error permission-missing: this principal may not READ topic 't'", byName]],
+    ['a cluster that does not say', topicOf(3), members, [byName]],
+    [
+      'nobody by name',
+      mayDo(3, 4),
+      answered([allow('User:m', 3)]),
+      ['info write-held-widely: no ACL names a writer: super users alone may write, or everybody'],
+    ],
     [
       'no authorizer',
       mayDo(3, 4),
@@ -434,6 +452,10 @@ describe('records', () => {
     expect(skewed.map((line) => line.replace(/\d+ ms/, 'N ms'))).toEqual([
       "warning clock: the clock of hand is N ms ahead of the broker's",
     ])
+    const behind = judged([lease(1n, { appendTime: BigInt(now + 60_000) })])
+    expect(behind.map((line) => line.replace(/\d+ ms/, 'N ms'))).toEqual([
+      "warning clock: the clock of hand is N ms behind the broker's",
+    ])
   })
 
   test('and leases below 15 s', () => {
@@ -579,6 +601,32 @@ describe('questions', () => {
     partitions: [{ partition: 0, errorCode, highWatermark: 3n, logStartOffset: 0n, batches }],
   })
   const offsets = (offset: bigint) => ({ partitions: [{ partition: 0, errorCode: 0, offset, leaderEpoch: 1 }] })
+
+  test('a reading leaves out what lies before its start, was aborted, or is open', async () => {
+    const { runtime, connection, dependencies, bound } = setUp()
+    const pair = { producerId: 7n, producerEpoch: 1, transactional: true }
+    const batches: FetchedBatch[] = [
+      batch(0n, 5n),
+      { ...batch(1n, 5n), ...pair },
+      { ...batch(2n, 5n), ...pair, control: 'abort', records: [] },
+      batch(3n, 5n),
+      { ...batch(4n, 5n), ...pair },
+    ]
+    connection.next('ListOffsets', offsets(1n), offsets(5n)).next('Fetch', fetched(batches))
+    const taken: [bigint[], bigint][] = []
+    const place = { topic: 't', partition: 0, leader: node }
+    const scanned = watched(
+      scanPartition(
+        dependencies,
+        place,
+        (records, settledBelow) => taken.push([records.map(({ offset }) => offset), settledBelow]),
+        bound,
+      ),
+    )
+    await runtime.pass(0)
+    expect(scanned.now().value).toMatchObject({ firstOffset: 1n, end: 5n, problem: undefined })
+    expect(taken).toEqual([[[3n], 4n]])
+  })
 
   test.each<[string, readonly Step<'Fetch'>[], number, Partial<PartitionScan>]>([
     [
