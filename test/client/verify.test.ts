@@ -635,15 +635,22 @@ describe('questions', () => {
       3,
       { problem: undefined, end: 3n, newestAppendTime: 500n, widestStepBack: { offset: 1n, ms: 200 } },
     ],
+    [
+      'whose time ends, with what it read so far',
+      [fetched([batch(0n, 500n)]), 'silent'],
+      1,
+      { problem: 'it was not answered in time', end: 3n, newestAppendTime: 500n },
+    ],
     ['that gives nothing', [fetched([])], 0, { problem: 'nothing was read at offset 0' }],
     ['that may not be read', [fetched([], 29)], 0, { problem: 'Fetch answered TOPIC_AUTHORIZATION_FAILED (29)' }],
     ['of a broker that goes', [fetched([batch(0n, 500n)]), unreachable], 1, { problem: 'unreachable by script' }],
   ])('a reading %s', async (_, steps, count, expected) => {
-    const { runtime, connection, dependencies, bound } = setUp()
+    const { runtime, connection, dependencies } = setUp()
+    const soon = { deadline: runtime.monotonicNow() + 900, answersUntil: Number.POSITIVE_INFINITY }
     connection.next('ListOffsets', offsets(0n), offsets(3n)).next('Fetch', ...steps)
     const taken: SettledRecord[] = []
     const place = { topic: 't', partition: 0, leader: node }
-    const scanned = watched(scanPartition(dependencies, place, (records) => taken.push(...records), bound))
+    const scanned = watched(scanPartition(dependencies, place, (records) => taken.push(...records), soon))
     await runtime.pass(1_000)
     expect(scanned.now().value).toMatchObject(expected)
     expect(taken).toHaveLength(count)
