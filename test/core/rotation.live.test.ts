@@ -8,7 +8,7 @@ import { CoordinationClient } from '../../src/index.js'
 import { JavaMember } from '../interop/java-member.js'
 import { describeWithKafka, freshName } from '../kafka/suites.js'
 import { tell } from '../support/form.js'
-import { kinds } from '../support/kinds.js'
+import { kinds, knowsTransactionVersion2 } from '../support/kinds.js'
 import { lookAt } from '../support/look.js'
 import { untilSettled } from './doubt.js'
 import { lastEpoch, mintUntil } from './mints.js'
@@ -16,6 +16,12 @@ import { lastEpoch, mintUntil } from './mints.js'
 const commits = 8
 const longLeaseMs = 60_000
 const lastLeaseMs = 3_000
+
+if (!knowsTransactionVersion2) {
+  test('there is none before transaction.version 2: the epoch does not rise at a commit', () => {
+    expect(kinds().map(({ kind }) => kind.transactionVersion)).toEqual([0])
+  })
+}
 
 describe.each(kinds().filter(({ kind }) => kind.transactionVersion === 2))('$name', ({ kind }) => {
   describeWithKafka('a Java leader whose producer id runs out', kind, (cluster) => {
