@@ -15,7 +15,6 @@ import type { RoleState } from '../election/role-state.js'
 import { wantsLook } from '../election/role-state.js'
 import type { LeadershipState, LeadershipStatus } from '../election/status.js'
 import { holdsAnything } from '../election/status.js'
-import { isCoordinationError } from '../errors.js'
 import type { MemberId, Role } from '../format/names.js'
 import type { FencingToken } from '../format/token.js'
 import { linkedSignal, whenAborted, withSignal } from '../linked-signal.js'
@@ -23,6 +22,7 @@ import type { Timer } from '../runtime.js'
 import type { CoordinationLog } from './coordination-log.js'
 import { statusOf } from './describe.js'
 import type { Services } from './services.js'
+import { isHopeless } from './term-errors.js'
 
 /** What was last told of a role: another status is told where it differs in one of these. */
 interface Told {
@@ -157,7 +157,7 @@ export class Watch implements AsyncIterableIterator<LeadershipStatus> {
         return await withSignal(step(this.#within(2 * settings.requestTimeoutMs)), this.#signal)
       } catch (error) {
         this.#signal.throwIfAborted()
-        if (!isOperatingFailure(error) && !(isCoordinationError(error, 'TRANSPORT') && error.retriable)) throw error
+        if (isHopeless(error) || !isOperatingFailure(error)) throw error
         if (attempt === 0) diagnostics.warn({ err: error }, 'a watch waits for the cluster')
         await pause(runtime, backoffMs(runtime, attempt), {
           deadline: Number.POSITIVE_INFINITY,

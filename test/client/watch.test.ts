@@ -101,6 +101,26 @@ function looks({ cluster }: World): readonly SeenRequest<'DescribeTransactions'>
   return cluster.connection.of('DescribeTransactions').filter(({ channel }) => channel === 'work')
 }
 
+interface Refusals {
+  readonly DescribeTransactions?: number
+  readonly ListOffsets?: number
+}
+
+/** From now on the cluster answers these codes. */
+function refuse({ cluster }: World, { DescribeTransactions: look, ListOffsets: end }: Refusals): void {
+  const { connection } = cluster
+  if (look !== undefined) {
+    connection.always('DescribeTransactions', ({ request }) => ({
+      transactions: cluster.describe(request).transactions.map((one) => ({ ...one, errorCode: look })),
+    }))
+  }
+  if (end !== undefined) {
+    connection.always('ListOffsets', ({ request }) => ({
+      partitions: cluster.listOffsets(request).partitions.map((one) => ({ ...one, errorCode: end })),
+    }))
+  }
+}
+
 /** From now on only the watcher's looks stay unanswered. */
 function silenceLooks({ cluster }: World): void {
   const answer = cluster.describe
@@ -128,6 +148,45 @@ describe('a watch', () => {
     await expect(watch.next()).rejects.toThrow('not at all')
     await given.runtime.pass(1)
     expect(given.cluster.connection.seen).toEqual([])
+  })
+
+  test.each([
+    ['a look is refused', 'UNAUTHORIZED', { DescribeTransactions: 53 }],
+    ['its topic is', 'UNAUTHORIZED', { ListOffsets: 29 }],
+  ] as const)('whose first pass cannot ever succeed ends: %s', async (_, code, codes: Refusals) => {
+    const given = world()
+    await lead(given)
+    refuse(given, codes)
+    const told = watched(given.watch([role]).next())
+    await given.runtime.pass(5_000)
+    expect(told.now().error).toMatchObject({ code })
+  })
+
+  test('that loses its rights later ends, and one that begins after the topic was made again does not begin', async () => {
+    const given = world()
+    await lead(given)
+    const watch = given.watch([role])
+    await next(given, watch)
+    refuse(given, { DescribeTransactions: 53 })
+    forge(given.cluster, 77n)
+    await settled()
+    await expect(watch.next()).rejects.toMatchObject({ code: 'UNAUTHORIZED' })
+
+    const other = world()
+    await opened(other)
+    const first = other.watch([role])
+    await next(other, first)
+    other.cluster.connection.always('Metadata', ({ request }) => ({
+      brokers: [{ id: 1, host: 'one', port: 9092 }],
+      clusterId: 'c',
+      controllerId: 1,
+      topics: request.topics.map((topic) => ({ errorCode: 3, topic, partitions: [] })),
+    }))
+    await other.runtime.pass(15_000)
+    await expect(first.next()).rejects.toMatchObject({ code: 'TOPIC' })
+    const told = watched(other.watch([role]).next())
+    await other.runtime.pass(1_000)
+    expect(told.now().error).toMatchObject({ code: 'TOPIC' })
   })
 
   test('tells that a lease ran out, and that a role is vacant, while a look stays unanswered', async () => {
