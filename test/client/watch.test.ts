@@ -7,6 +7,7 @@ import { settingsOf } from '../../src/client/options.js'
 import type { Services } from '../../src/client/services.js'
 import { openServices } from '../../src/client/services.js'
 import { Watch } from '../../src/client/watch.js'
+import type { ApiResponse } from '../../src/cluster/connection.js'
 import type { LeadershipStatus } from '../../src/election/status.js'
 import { encodeKey } from '../../src/format/key.js'
 import { encodeLease } from '../../src/format/lease.js'
@@ -121,6 +122,21 @@ function refuse({ cluster }: World, { DescribeTransactions: look, ListOffsets: e
   }
 }
 
+/** The next polls of the leader and the watcher are answered with OFFSET_OUT_OF_RANGE. */
+function outOfRange({ cluster }: World): void {
+  const step = ({ request }: SeenRequest<'Fetch'>): ApiResponse<'Fetch'> => ({
+    errorCode: 0,
+    partitions: request.partitions.map(({ partition }) => ({
+      partition,
+      errorCode: 1,
+      highWatermark: 0n,
+      logStartOffset: 0n,
+      batches: [],
+    })),
+  })
+  cluster.connection.next('Fetch', step, step)
+}
+
 /** From now on only the watcher's looks stay unanswered. */
 function silenceLooks({ cluster }: World): void {
   const answer = cluster.describe
@@ -187,6 +203,28 @@ describe('a watch', () => {
     const told = watched(other.watch([role]).next())
     await other.runtime.pass(1_000)
     expect(told.now().error).toMatchObject({ code: 'TOPIC' })
+  })
+
+  test('whose partition is read from the start again tells that it knows nothing, and then no lower term', async () => {
+    const given = world()
+    const leadership = await lead(given)
+    const watch = given.watch([role])
+    await next(given, watch)
+    await leadership.renew()
+    const held = await next(given, watch)
+    expect(held).toMatchObject({ state: 'held', term: leadership.term })
+    outOfRange(given)
+    const told: LeadershipStatus[] = []
+    while (told.at(-1)?.state !== 'held') {
+      const waiting = watched(watch.next())
+      await given.runtime.passUntil(() => waiting.now().state !== 'pending', 60_000)
+      const value = waiting.now().value?.value
+      if (value !== undefined) told.push(value)
+      await leadership.renew()
+    }
+    expect(told[0]?.state).toBe('unknown')
+    expect(told.every(({ term }) => term === undefined || term === held.term)).toBe(true)
+    await watch.return()
   })
 
   test('tells that a lease ran out, and that a role is vacant, while a look stays unanswered', async () => {
