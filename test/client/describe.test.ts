@@ -1,7 +1,9 @@
 /** What an observer is told while a commit is decided and its marker not yet read. */
 import { describe, expect, test } from 'vitest'
-import { describeRole } from '../../src/client/describe.js'
+import { describeAll, describeRole } from '../../src/client/describe.js'
+import { settingsOf } from '../../src/client/options.js'
 import type { Services } from '../../src/client/services.js'
+import { openServices } from '../../src/client/services.js'
 import { readRecord } from '../../src/election/record.js'
 import { applyRecord, emptyRoleState, nameProducer, type RoleState } from '../../src/election/role-state.js'
 import { encodeIncarnation, incarnationHeader } from '../../src/format/headers.js'
@@ -9,7 +11,10 @@ import { encodeKey } from '../../src/format/key.js'
 import { encodeLease } from '../../src/format/lease.js'
 import { parseMemberId, parseRole } from '../../src/format/names.js'
 import { FencingToken } from '../../src/format/token.js'
+import { watched } from '../cluster/support.js'
 import { ManualRuntime } from '../support/manual-runtime.js'
+import { ScriptedCluster } from '../support/scripted-cluster.js'
+import { lost, unreachable } from '../support/scripted-connection.js'
 
 const role = parseRole('orders')
 const member = parseMemberId('m')
@@ -92,5 +97,20 @@ describe('describe', () => {
 
   test('of a holder that stands needs one observation', async () => {
     expect(await observing([{ log: held, look: 'CompleteCommit' }])).toEqual({ state: 'held', seen: 1 })
+  })
+
+  test('and all roles are asked for again where one broker of the list does not answer', async () => {
+    const runtime = new ManualRuntime()
+    const cluster = new ScriptedCluster(runtime, { partitions: 1, transactionVersion: 2 })
+    const settings = settingsOf({ kafka: {}, runtime, memberId: 'm', requestTimeoutMs: 1_000 })
+    const services = openServices(settings, cluster.connection, { tell: () => undefined, warn: () => undefined })
+    const bound = { deadline: runtime.monotonicNow() + 10_000, answersUntil: Number.POSITIVE_INFINITY }
+    for (const ask of [() => describeRole(services, role, bound), () => describeAll(services, bound)]) {
+      cluster.connection.next('ApiVersions', unreachable, lost, 'silent')
+      const told = watched<unknown>(ask())
+      await runtime.pass(3_000)
+      expect(told.now()).toMatchObject({ state: 'fulfilled' })
+    }
+    services.close()
   })
 })
