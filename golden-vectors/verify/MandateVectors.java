@@ -13,11 +13,13 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.Set;
 
 /**
  * An implementation of the frozen coordination format, version 0, and of the rules that all ports share, which checks
@@ -578,10 +580,12 @@ public final class MandateVectors {
     String role = name(g.get(1));
     List<LogRecord> records = new ArrayList<>();
     List<String> printed = new ArrayList<>();
+    OptionalLong before = OptionalLong.empty();
     for (List<String> fields : list(g.get(2))) {
       List<String> f = exactly(fields, 3);
       LogRecord record = new LogRecord(int64(f.get(0)), bytes(f.get(1)), value(f.get(2)));
       records.add(record);
+      before = OptionalLong.of(behind(record.offset, before));
       printed.add(record.offset + "," + hex(record.key) + "," + valueHex(record.value));
     }
     RoleState state = fold(role, records);
@@ -604,14 +608,18 @@ public final class MandateVectors {
     Optional<Lease> lease = g.get(3).equals("-") ? Optional.empty() : Optional.of(lease(split(g.get(3), ",")));
     List<RosterEntry> roster = new ArrayList<>();
     List<String> printed = new ArrayList<>();
+    OptionalLong before = OptionalLong.empty();
+    Set<String> members = new HashSet<>();
     for (List<String> fields : list(g.get(4))) {
       List<String> f = exactly(fields, 3);
       RosterEntry entry = new RosterEntry(name(f.get(0)), int64(f.get(1)), int64(f.get(2)));
       roster.add(entry);
+      before = OptionalLong.of(behind(entry.offset, before));
+      if (!members.add(entry.member)) throw new IllegalArgumentException("a member twice in the roster");
       printed.add(rosterFields(entry));
     }
     long now = int64(g.get(5));
-    long stagger = int64(g.get(6));
+    int stagger = Integer.parseInt(g.get(6));
     Decision decision = decide(self, holds, lease, roster, now, stagger);
     return List.of(
         g.get(0),
@@ -620,7 +628,7 @@ public final class MandateVectors {
         lease.map(held -> String.join(",", leaseFields(held))).orElse("-"),
         String.join(";", printed),
         Long.toString(now),
-        Long.toString(stagger),
+        Integer.toString(stagger),
         decision.word,
         decision.instant.isPresent() ? Long.toString(decision.instant.getAsLong()) : "-");
   }
@@ -642,6 +650,14 @@ public final class MandateVectors {
 
   static long int64(String text) {
     return Long.parseLong(text);
+  }
+
+  /** The offset, which comes after that of the element before it, if there is one. */
+  static long behind(long offset, OptionalLong before) {
+    if (before.isPresent() && offset <= before.getAsLong()) {
+      throw new IllegalArgumentException("not in the order of offsets");
+    }
+    return offset;
   }
 
   static byte[] bytes(String text) {

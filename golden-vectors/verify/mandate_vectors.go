@@ -575,6 +575,13 @@ func (r *reader) lease(fields []string) lease {
 	return lease{r.name(f[0]), pair, r.int64(f[3]), r.int64(f[4])}
 }
 
+// behind fails unless an offset comes after that of the element before it, if there is one.
+func (r *reader) behind(offset int64, before *int64) {
+	if before != nil && offset <= *before {
+		r.fail(errors.New("not in the order of offsets"))
+	}
+}
+
 // list splits a column into elements and each of them into fields.
 func list(column string) [][]string {
 	var elements [][]string
@@ -767,9 +774,12 @@ func recomputeFold(r *reader, given []string) []string {
 	role := r.name(g[1])
 	var records []logRecord
 	var printed []string
+	var before *int64
 	for _, fields := range list(g[2]) {
 		f := r.exactly(fields, 3)
 		record := logRecord{r.int64(f[0]), r.bytes(f[1]), r.value(f[2])}
+		r.behind(record.offset, before)
+		before = &record.offset
 		records = append(records, record)
 		recordFields := []string{decimal(record.offset), hex.EncodeToString(record.key), valueHex(record.value)}
 		printed = append(printed, strings.Join(recordFields, ","))
@@ -794,7 +804,7 @@ func recomputeFold(r *reader, given []string) []string {
 
 func recomputeDecision(r *reader, given []string) []string {
 	g := r.exactly(given, 9)
-	self, now, stagger := r.name(g[1]), r.int64(g[5]), r.int64(g[6])
+	self, now, stagger := r.name(g[1]), r.int64(g[5]), r.number(g[6], 32)
 	holdsText, leaseText := "-", "-"
 	var holds *token
 	if g[2] != "-" {
@@ -808,9 +818,17 @@ func recomputeDecision(r *reader, given []string) []string {
 	}
 	var roster []rosterEntry
 	var printed []string
+	var before *int64
+	members := map[string]bool{}
 	for _, fields := range list(g[4]) {
 		f := r.exactly(fields, 3)
 		entry := rosterEntry{r.name(f[0]), r.int64(f[1]), r.int64(f[2])}
+		r.behind(entry.offset, before)
+		before = &entry.offset
+		if members[entry.member] {
+			r.fail(errors.New("a member twice in the roster"))
+		}
+		members[entry.member] = true
 		roster = append(roster, entry)
 		entryFields := []string{hexOf(entry.member), decimal(entry.offset), decimal(entry.registeredAt)}
 		printed = append(printed, strings.Join(entryFields, ","))

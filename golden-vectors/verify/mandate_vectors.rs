@@ -11,7 +11,7 @@
 //! right implementation prints what it read. What differs is named on standard error, and the exit
 //! code is 0 only if nothing does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
@@ -665,6 +665,7 @@ fn recompute_fold([rule, role, records, _, _]: [&str; 5]) -> Recomputed {
         printed.push(format!("{},{},{}", record.offset, key, value));
         parsed.push(record);
     }
+    in_order(parsed.iter().map(|record| record.offset))?;
     let state = fold(&role, &parsed)?;
     let lease = state.lease.as_ref().map(|(lease, _)| lease);
     let lease_text = match &state.lease {
@@ -707,8 +708,14 @@ fn recompute_decision(given: [&str; 9]) -> Recomputed {
             registered_at: number(registered_at)?,
         });
     }
-    let (now, stagger_ms): (i64, i64) = (number(now)?, number(stagger_ms)?);
-    let decision = decide(&own_name, holds, lease.as_ref(), &entries, now, stagger_ms)?;
+    in_order(entries.iter().map(|entry| entry.offset))?;
+    let members: HashSet<&str> = entries.iter().map(|entry| entry.member.as_str()).collect();
+    if members.len() < entries.len() {
+        return Err("a member twice in the roster".to_owned());
+    }
+    let (now, stagger_ms): (i64, i32) = (number(now)?, number(stagger_ms)?);
+    let (held, stagger) = (lease.as_ref(), i64::from(stagger_ms));
+    let decision = decide(&own_name, holds, held, &entries, now, stagger)?;
     let (decision, instant) = match decision {
         Decision::Register => ("register", "-".to_owned()),
         Decision::Hold { until } => ("hold", until.to_string()),
@@ -755,6 +762,18 @@ fn list<const COUNT: usize>(column: &str) -> Result<Vec<[&str; COUNT]>, String> 
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("no number: {}", text))
+}
+
+/// Fails unless each offset comes after the one before it.
+fn in_order(offsets: impl Iterator<Item = i64>) -> Result<(), String> {
+    let mut before = None;
+    for offset in offsets {
+        if before >= Some(offset) {
+            return Err("not in the order of offsets".to_owned());
+        }
+        before = Some(offset);
+    }
+    Ok(())
 }
 
 fn unhex(text: &str) -> Result<Vec<u8>, String> {

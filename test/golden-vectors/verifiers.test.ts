@@ -7,6 +7,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { murmur2 } from '../format/murmur2.js'
 import { defaultKafkaVersion, kafkaArtifacts } from '../kafka/artifacts.js'
 import { brokersAvailability } from '../kafka/requirements.js'
 import { projectPath } from '../support/project-root.js'
@@ -87,6 +88,77 @@ const changes: readonly (readonly [what: string, lines: Buffer, named: string])[
   ['a tab', flippedIn('leases/given', '4242\t'), 'leases/given'],
 ]
 
+function checked(columns: readonly string[]): string {
+  const text = columns.join('\t')
+  return `${text}\t${murmur2(Buffer.from(text, 'latin1'))}`
+}
+
+const first = (count: number): string => checked(['vectors', '0', String(count)])
+
+/** A published line with one part of it replaced, under an id of its own and with a check that fits. */
+function madeOf(vector: string, before: string, after: string): string {
+  const [id = '', ...columns] = lineOf(vector).split('\t').slice(0, -1)
+  const text = columns.join('\t')
+  if (!text.includes(before)) throw new Error(`${vector} does not hold ${before}`)
+  return checked([`${id}-made`, ...text.replace(before, () => after).split('\t')])
+}
+
+/** Lines that cannot be read, whatever their check says: nothing is printed for them. */
+const unreadable: readonly (readonly [what: string, line: string])[] = [
+  ['no partitions', madeOf('partitions/given-controller', '\t16\t', '\t0\t')],
+  ['a negative number of partitions', madeOf('partitions/given-controller', '\t16\t', '\t-16\t')],
+  ['partitions of 33 bits', madeOf('partitions/given-controller', '\t16\t', '\t2147483648\t')],
+  ['a time of 65 bits', madeOf('registrations/given', '1700000000000', '9223372036854775808')],
+  ['a time that is none', madeOf('registrations/given', '1700000000000', '1.7e12')],
+  ['a time with a blank', madeOf('registrations/given', '1700000000000', ' 1700000000000')],
+  ['a time of a million digits', madeOf('registrations/given', '1700000000000', '1'.repeat(1e6))],
+  ['no time', madeOf('registrations/given', '1700000000000', '')],
+  ['an epoch of 17 bits', madeOf('leases/given', '\t7\t', '\t32768\t')],
+  ['a negative producer id', madeOf('leases/given', '4242', '-1')],
+  ['a member that is not UTF-8', madeOf('registrations/given', '6e6f64652d31\t', 'c328\t')],
+  ['half a byte', madeOf('registrations/given', '6e6f64652d31\t', '6e6f64652d3\t')],
+  ['hex with a blank', madeOf('tombstones/one-zero-byte', '00', '0 0')],
+  ['a key that decodes not at all', madeOf('keys/given-lease', '00000001', '00010001')],
+  ['a lease key that names a member', madeOf('keys/given-lease', '72\t\t', '72\t61\t')],
+  ['a kind that is none', madeOf('keys/given-lease', 'lease', 'leash')],
+  ['a decoder that is none', madeOf('malformed/key-kind-2', 'key', 'lock')],
+  ['a check that is none', madeOf('tokens/text-given', 'text', 'test')],
+  ['a check of another file', madeOf('tokens/text-given', 'text', 'term')],
+  ['a token that is none', madeOf('tokens/order-epoch-decides', '3a', '3b')],
+  ['a header that is a byte short', madeOf('headers/incarnation-order-self', '00', '')],
+  ['a term that is none', madeOf('headers/term-zero', '30', '2d')],
+  ['a column too few', madeOf('tombstones/null', '\ttrue', '')],
+  ['a column too many', madeOf('tombstones/null', '\ttrue', '\ttrue\ttrue')],
+  ['no columns', 'tombstones/null-made'],
+  ['an unknown file', madeOf('tombstones/null', 'true', 'true').replace('tombstones', 'stones')],
+  ['a fold of an empty role', madeOf('folds/three-members', '636f6e74726f6c6c6572\t', '\t')],
+  ['a fold of an overlong role', madeOf('folds/three-members', '636f6e74726f6c6c6572\t', `${'6e'.repeat(250)}\t`)],
+  ["a fold's record out of order", madeOf('folds/three-members', ';2,', ';4,')],
+  ["a fold's record at the offset of another", madeOf('folds/three-members', ';2,', ';1,')],
+  ["a fold's record without a value", madeOf('folds/lease-alone', ',00000001', ';00000001')],
+  ['an empty own name', madeOf('decisions/rank-0-just-granted', '\t62\t', '\t\t')],
+  ['held by nothing readable', madeOf('decisions/granted-now', '343234323a37', '343234323b37')],
+  ['held by a token that is not UTF-8', madeOf('decisions/granted-now', '343234323a37', 'ff')],
+  ['an empty holder', madeOf('decisions/rank-0-just-granted', '\t61,4242', '\t,4242')],
+  ['a holder with an epoch of 17 bits', madeOf('decisions/rank-0-just-granted', '4242,7', '4242,32768')],
+  ['an overlong member', madeOf('decisions/rank-0-just-granted', '63,3,', `${'6e'.repeat(250)},3,`)],
+  ['a roster out of order', madeOf('decisions/rank-0-just-granted', '62,2,', '62,4,')],
+  ['a roster with an offset twice', madeOf('decisions/rank-0-just-granted', '62,2,', '62,1,')],
+  ['a roster with a member twice', madeOf('decisions/rank-0-just-granted', '63,3,', '61,3,')],
+  ['a stagger of 33 bits', madeOf('decisions/rank-0-just-granted', '\t5000\t', '\t2147483648\t')],
+  ['a slot of 65 bits', madeOf('decisions/rank-1-at-the-deadline', ',1700000030000', ',9223372036854775807')],
+]
+
+/** Lines of which there is another way to write them, and how they are printed. */
+const canonical: readonly (readonly [what: string, line: string, printed: string])[] = [
+  ['+4242', madeOf('tokens/text-given', '4242', '+4242'), madeOf('tokens/text-given', '4242', '4242')],
+  ['007', madeOf('decisions/granted-now', '4242,7', '4242,007'), madeOf('decisions/granted-now', '7', '7')],
+  ['-0', madeOf('folds/lease-alone', '\t0,', '\t-0,'), madeOf('folds/lease-alone', '0', '0')],
+  ['a stagger of +5000', madeOf('decisions/alone', '\t5000', '\t+5000'), madeOf('decisions/alone', '7', '7')],
+  ['upper-case hex of a name', madeOf('folds/role-nfd', '65cc81', '65CC81'), madeOf('folds/role-nfd', '0', '0')],
+  ['upper-case hex of a value', madeOf('tombstones/lease', 'dd', 'DD'), madeOf('tombstones/lease', 'dd', 'dd')],
+]
+
 describe.each(verifiers)('$language', ({ language, missing, prepare }) => {
   describe.skipIf(missing !== undefined && !isCi)(missing === undefined ? 'is here' : `cannot run: ${missing}`, () => {
     let verifier: ReadyVerifier
@@ -117,6 +189,49 @@ describe.each(verifiers)('$language', ({ language, missing, prepare }) => {
       const { stderr, status } = verifier.run(Buffer.from(`${[first, ...all].join('\n')}\n`, 'latin1'))
       expect(status).not.toBe(0)
       expect(stderr.trimEnd().split('\n').at(-1)).toBe(`${total} vectors, ${total} differ`)
+    })
+
+    test('says of each line that it cannot read that it cannot, and goes on', () => {
+      const input = [first(unreadable.length), ...unreadable.map(([, line]) => line), ''].join('\n')
+      const { stdout, stderr, status } = verifier.run(Buffer.from(input, 'latin1'))
+      const said = stderr.split('\n').filter((line) => line.includes(': not readable: '))
+      expect(said.map((line) => line.split(':')[0])).toEqual(unreadable.map(([, line]) => line.split('\t')[0]))
+      expect(stdout.toString('latin1')).toBe(`${first(unreadable.length)}\n`)
+      expect(stderr.trimEnd().split('\n').at(-1)).toBe(`${unreadable.length} vectors, ${unreadable.length} differ`)
+      expect(status).toBe(1)
+    })
+
+    test('prints numbers and bytes in the one way there is, however they were written', () => {
+      const input = [first(canonical.length), ...canonical.map(([, line]) => line), ''].join('\n')
+      const { stdout, stderr, status } = verifier.run(Buffer.from(input, 'latin1'))
+      const printed = [first(canonical.length), ...canonical.map(([, , line]) => line), '']
+      expect(stdout.toString('latin1').split('\n')).toEqual(printed)
+      expect(stderr.trimEnd().split('\n').at(-1)).toBe(`${canonical.length} vectors, ${canonical.length} differ`)
+      expect(status).toBe(1)
+    })
+
+    test('takes what is not UTF-8 for no token, and prints it', () => {
+      const refused = checked(['tokens/refused-made', 'refused', 'ff3a37'])
+      const input = Buffer.from(`${first(1)}\n${refused}\n`)
+      expect(verifier.run(input)).toMatchObject({ stdout: input, status: 0 })
+    })
+
+    test('notices CR LF, and bytes that are no text', () => {
+      const garbage = Buffer.from(Array.from({ length: 4096 }, (_, at) => (at * 7919 + (at >> 3)) % 256))
+      for (const input of [Buffer.from(published.toString('latin1').replaceAll('\n', '\r\n'), 'latin1'), garbage]) {
+        const { stderr, status } = verifier.run(input)
+        const [, count, differ] = /^(\d+) vectors, (\d+) differ$/.exec(stderr.trimEnd().split('\n').at(-1) ?? '') ?? []
+        expect(differ).toBe(count)
+        expect(status).toBe(1)
+      }
+    })
+
+    test('says which file it cannot read', () => {
+      const { stdout, stderr, status } = verifier.run(Buffer.alloc(0), ['no-such-file'])
+      expect(stderr.trimEnd().split('\n')).toHaveLength(1)
+      expect(stderr).toMatch(/no such file/i)
+      expect(stdout).toHaveLength(0)
+      expect(status).toBe(1)
     })
 
     test.each([

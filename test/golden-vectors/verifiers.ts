@@ -20,8 +20,8 @@ export interface VerifierRun {
 
 /** A verifier that can be run here. */
 export interface ReadyVerifier {
-  /** Runs it over the bytes of a `vectors.tsv`, given on its standard input. */
-  run(lines: Uint8Array): VerifierRun
+  /** Runs it over the bytes of a `vectors.tsv`, given on its standard input, or over a file that `more` arguments name. */
+  run(lines: Uint8Array, more?: readonly string[]): VerifierRun
 }
 
 export interface Verifier {
@@ -92,8 +92,8 @@ function verifierOf(recipe: Recipe): Verifier {
       const folder = compiled(recipe, source)
       const [program, ...args] = recipe.command(source, folder, classpath)
       return {
-        run: (lines) => {
-          const { error, stdout, stderr, status } = spawnSync(findProgram(program) ?? program, args, {
+        run: (lines, more = []) => {
+          const { error, stdout, stderr, status } = spawnSync(findProgram(program) ?? program, [...args, ...more], {
             input: lines,
             maxBuffer: 2 ** 26,
           })
