@@ -5,7 +5,8 @@
 import { Kafka, logLevel } from 'kafkajs'
 import { afterEach, describe, expect, test } from 'vitest'
 import type { ClientOptions, LeadershipStatus } from '../../src/index.js'
-import { CoordinationClient } from '../../src/index.js'
+import { CoordinationClient, parseRole, rolePartition } from '../../src/index.js'
+import { JavaMember } from '../interop/java-member.js'
 import { describeWithKafka, freshName } from '../kafka/suites.js'
 import { aborted } from '../support/aborted.js'
 import { rounds, tell } from '../support/form.js'
@@ -316,6 +317,38 @@ describe.each(kinds())('$name', ({ name, kind }) => {
       expect((await operator.describe(role)).roster).toMatchObject([{ memberId: first }])
       stop.abort()
       await Promise.all(loops)
+    })
+
+    test("ends another implementation's term, in the middle of a transaction too, and the next leads at once", async () => {
+      const role = freshName('deposed')
+      const { bootstrap } = cluster()
+      const [commands, operator] = [await guardedTopic(bootstrap), clientOf('operator')]
+      expect((await operator.describe(role)).state).toBe('vacant')
+      const java = await JavaMember.start({ bootstrap, role, memberId: 'java' })
+      undo.push(() => java.discard())
+      await java.call({ do: 'init' })
+      const minted = String(await java.call({ do: 'token' }))
+      const partition = rolePartition(parseRole(role), 16)
+      await java.call({ do: 'register', topic, partition })
+      await java.call({ do: 'begin' })
+      await java.call({ do: 'lease', topic, partition, leaseMs: long.leaseMs })
+      await java.call({ do: 'commit' })
+      const told = new Told(operator.watch(role))
+      const { authority } = await told.next(({ holder }) => holder === 'java')
+      expect(authority).toBe('current')
+      await java.call({ do: 'begin' })
+      await java.call({ do: 'send', topic: commands, key: 'k', value: 'late' })
+      const ended = await operator.depose(role)
+      expect(ended).toMatchObject({ holder: 'java', authority: 'current' })
+      await java.failureOf({ do: 'commit' })
+      expect(await operator.checkToken(role, minted)).not.toBe('current')
+      const from = performance.now()
+      const leadership = await clientOf('next').acquire(role)
+      expect(performance.now() - from, 'nobody is waited for').toBeLessThan(5_000)
+      await told.next(isHeldBy('next'))
+      expect(states(told)).not.toContain('expired java')
+      await leadership.renew()
+      expect((await operator.describe(role)).roster).toEqual([])
     })
 
     test('of a role that nobody holds changes nothing that anybody would see', async () => {
