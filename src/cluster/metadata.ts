@@ -26,8 +26,6 @@ interface KnownTopic extends TopicIdentity {
   /** Monotonic ms at which it was asked for. */
   readonly askedAt: number
   readonly leaders: Map<number, PartitionLeader>
-  /** The newest leader epoch that was ever named, by partition. */
-  readonly leaderEpochs: Map<number, number>
 }
 
 /** What a look at a topic found: how many partitions it has, or that it does not exist, or a Kafka code. */
@@ -47,6 +45,11 @@ export class Metadata {
   readonly #runtime: Runtime
   readonly #topics = new Map<string, KnownTopic>()
   readonly #absent = new Set<string>()
+  /** The newest leader epochs that were ever named of a topic, by partition. Kept where a broker that was away calls the topic missing. */
+  readonly #leaderEpochs = new Map<
+    string,
+    { readonly topicId: string | undefined; readonly newest: Map<number, number> }
+  >()
   readonly #underWay = new Map<string, Promise<TopicLook>>()
 
   constructor(connection: ClusterConnection, runtime: Runtime) {
@@ -119,11 +122,15 @@ export class Metadata {
     }
     if (disposition !== 'ok') return { kind: 'refused', errorCode: found.errorCode }
     const leaders = new Map<number, PartitionLeader>()
-    const leaderEpochs = this.#leaderEpochsOf(topic, found.topicId)
+    const newest = this.#leaderEpochsOf(topic, found.topicId)
     for (const { partition, leaderId, leaderEpoch } of found.partitions) {
       // A broker that was away goes on naming an earlier leader for a while, whose end is not the log's any more (KIP-320).
-      if (leaderEpoch < (leaderEpochs.get(partition) ?? leaderEpoch)) continue
-      leaderEpochs.set(partition, leaderEpoch)
+      if (leaderEpoch < (newest.get(partition) ?? leaderEpoch)) {
+        const known = this.#topics.get(topic)?.leaders.get(partition)
+        if (known !== undefined) leaders.set(partition, known)
+        continue
+      }
+      newest.set(partition, leaderEpoch)
       const node = answer.brokers.find(({ id }) => id === leaderId)
       if (node !== undefined) leaders.set(partition, { node, leaderEpoch })
     }
@@ -132,7 +139,6 @@ export class Metadata {
       partitionCount: found.partitions.length,
       topicId: found.topicId,
       leaders,
-      leaderEpochs,
       askedAt,
     })
     return { kind: 'found', topic: found }
@@ -140,7 +146,10 @@ export class Metadata {
 
   /** What is known of the same topic; a topic that was made again counts from the beginning. */
   #leaderEpochsOf(topic: string, topicId: string | undefined): Map<number, number> {
-    const known = this.#topics.get(topic)
-    return topicId !== undefined && known?.topicId === topicId ? known.leaderEpochs : new Map()
+    const known = this.#leaderEpochs.get(topic)
+    if (topicId !== undefined && known?.topicId === topicId) return known.newest
+    const newest = new Map<number, number>()
+    this.#leaderEpochs.set(topic, { topicId, newest })
+    return newest
   }
 }

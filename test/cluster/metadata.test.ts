@@ -22,6 +22,25 @@ describe('metadata', () => {
     expect((await metadata.leaderOf('jobs', 0, at(9_999)))?.node).toEqual(otherNode)
   })
 
+  test('remembers epochs over an answer that the topic is missing, and a leader over a look that names an earlier one', async () => {
+    const { connection, metadata } = world()
+    const say = (leaderId: number, leaderEpoch: number): void => {
+      const topic = topicOf('jobs', leaderId)
+      const partitions = topic.partitions.map((partition) => ({ ...partition, leaderEpoch }))
+      connection.next('Metadata', { ...metadataOf([]), topics: [{ ...topic, topicId: 'a', partitions }] })
+    }
+    const leader = () => metadata.leaderOf('jobs', 0, at(9_999))
+    say(otherNode.id, 5)
+    expect(await leader()).toEqual({ node: otherNode, leaderEpoch: 5 })
+    say(node.id, 4)
+    await metadata.look('jobs', at(9_999))
+    expect(await leader()).toEqual({ node: otherNode, leaderEpoch: 5 })
+    connection.next('Metadata', { ...metadataOf([]), topics: [topicOf('jobs', node.id, 3)] })
+    await metadata.look('jobs', at(9_999))
+    say(node.id, 4)
+    expect(await leader()).toBeUndefined()
+  })
+
   test('takes no leader of an earlier epoch from a broker that was away, but one of a topic that was made again', async () => {
     const { connection, metadata } = world()
     const say = (leaderId: number, leaderEpoch: number, topicId: string): void => {
