@@ -31,6 +31,8 @@ interface PartitionFold {
   before: ReadonlyMap<Role, RoleState> | undefined
   /** Monotonic instant at which the partition was first read to its end by the latest read from earliest. */
   liveSince: number | undefined
+  /** Leases that were watched as they came before the latest read from earliest, and since when the log was watched then. */
+  watched: ReadonlyMap<Role, { readonly offset: bigint; readonly since: number }>
 }
 
 interface Listener {
@@ -82,7 +84,11 @@ export class CoordinationLog {
 
   /** Monotonic instant since which the role's records were watched as they came; undefined before. */
   liveSince(role: Role): number | undefined {
-    return this.#folds.get(this.partitionOf(role))?.liveSince
+    const fold = this.#folds.get(this.partitionOf(role))
+    const watched = fold?.watched.get(role)
+    return watched !== undefined && watched.offset === fold?.roles.get(role)?.lease?.offset
+      ? watched.since
+      : fold?.liveSince
   }
 
   /** Monotonic instant of the last error of the role's partition. */
@@ -124,7 +130,7 @@ export class CoordinationLog {
 
   async #readToEnd(partition: number, bound: Bound): Promise<EndReached> {
     if (!this.#folds.has(partition)) {
-      const fold: PartitionFold = { roles: new Map(), before: undefined, liveSince: undefined }
+      const fold: PartitionFold = { roles: new Map(), before: undefined, liveSince: undefined, watched: new Map() }
       this.#folds.set(partition, fold)
       this.#follower.follow(partition, this.#reader(partition, fold))
     }
@@ -174,10 +180,24 @@ export class CoordinationLog {
     if (fold.before === undefined) this.#notify(role)
   }
 
+  /** The leases among `known` whose receipt tells their age. */
+  #watchedOf(known: ReadonlyMap<Role, RoleState>): PartitionFold['watched'] {
+    const watched = new Map<Role, { readonly offset: bigint; readonly since: number }>()
+    for (const [role, { lease }] of known) {
+      const since = this.liveSince(role)
+      if (lease !== undefined && since !== undefined && lease.receivedAt > since) {
+        watched.set(role, { offset: lease.offset, since })
+      }
+    }
+    return watched
+  }
+
   #reader(partition: number, fold: PartitionFold): PartitionReader {
     return {
       started: () => {
         const known = fold.before ?? fold.roles
+        // A read that was broken off has watched nothing.
+        if (fold.liveSince !== undefined) fold.watched = this.#watchedOf(known)
         fold.before = known
         fold.roles = new Map()
         fold.liveSince = undefined
