@@ -7,8 +7,8 @@ through.
 
     mandate_vectors.py generate        writes ../v0; refuses to change or drop what is there
     mandate_vectors.py check           re-checks every vector both ways, prints a line for each that fails and a count
-    mandate_vectors.py verify [FILE]   reads the lines of vectors.tsv (or stdin), prints them recomputed, names each that
-                                       differs on stderr; succeeds only if none does
+    mandate_vectors.py verify [FILE]   reads the lines of vectors.tsv (or stdin), prints them recomputed, names each
+                                       that differs on stderr; succeeds only if none does
 
 Everything before the part "The vectors" may start a new port. A vector that was ever published never changes: other
 ports check themselves against it. New ones go to the end of their list.
@@ -752,6 +752,10 @@ def malformed():
         ("lease-key-member", key(1, role, member), "member", 16, "lease-member"),
         ("lease-key-negative-member-length", good_lease_key[:-2] + be("h", -1), "member", 16, "negative-length"),
         ("lease-key-trailing-bytes", good_lease_key + member, "end", 18, "trailing-bytes"),
+        ("key-kind-256", be("hh", 0, 256) + good_key[4:], "kind", 2, "unknown-kind"),
+        ("key-kind-minus-32768", be("hh", 0, -32768) + good_key[4:], "kind", 2, "unknown-kind"),
+        ("key-kind-minus-32767", be("hh", 0, -32767) + good_lease_key[4:], "kind", 2, "unknown-kind"),
+        ("key-kind-257", be("hh", 0, 257) + good_lease_key[4:], "kind", 2, "unknown-kind"),
     ]
     registration_faults = [
         ("registration-cut-version", b"\x00", "version", 0, "truncated"),
@@ -764,6 +768,10 @@ def malformed():
         ("registration-cut-time", good_registration[:-1], "registered_at", 10, "truncated"),
         ("registration-trailing-byte", good_registration + b"\x00", "end", 18, "trailing-bytes"),
         ("registration-is-a-lease", good_lease, "end", 18, "trailing-bytes"),
+        ("registration-version-minus-1", be("h", -1) + good_registration[2:], "version", 0, "unknown-version"),
+        ("registration-version-256", be("h", 256) + good_registration[2:], "version", 0, "unknown-version"),
+        ("registration-missing-member", good_registration[:2], "member", 2, "truncated"),
+        ("registration-cut-member-length", good_registration[:3], "member", 2, "truncated"),
     ]
     lease_faults = [
         ("lease-cut-version", b"\x00", "version", 0, "truncated"),
@@ -783,6 +791,12 @@ def malformed():
         ("lease-cut-deadline", good_lease[:-1], "deadline", 28, "truncated"),
         ("lease-trailing-byte", good_lease + b"\x00", "end", 36, "trailing-bytes"),
         ("lease-is-a-registration", good_registration, "producer_epoch", 18, "truncated"),
+        ("lease-version-minus-1", be("h", -1) + good_lease[2:], "version", 0, "unknown-version"),
+        ("lease-version-256", be("h", 256) + good_lease[2:], "version", 0, "unknown-version"),
+        ("lease-missing-member", good_lease[:2], "member", 2, "truncated"),
+        ("lease-cut-member-length", good_lease[:3], "member", 2, "truncated"),
+        ("lease-missing-producer-id", good_lease[:10], "producer_id", 10, "truncated"),
+        ("lease-missing-granted-at", good_lease[:20], "granted_at", 20, "truncated"),
     ]
     for decoder, faults in (("key", key_faults), ("registration", registration_faults), ("lease", lease_faults)):
         for ident, data, field, offset, reason in faults:
@@ -979,6 +993,15 @@ def resigns(offset, value=None, role="controller"):
 NFC, NFD = "\u00e9", "e\u0301"
 
 
+def like_roles(*others):
+    """Two members of controller, and another two and a lease of each role whose name is like it."""
+    records = [joins(1, "a"), joins(2, "b")]
+    for at, role in enumerate(others, 1):
+        records += [joins(10 * at, "a", T1, role=role), joins(10 * at + 1, "c", role=role)]
+        records.append(leads(10 * at + 2, "a", (at, 0), role=role))
+    return records
+
+
 def folds():
     """(id, rule, role, records)."""
     abc = [joins(1, "a"), joins(2, "b"), joins(3, "c")]
@@ -996,6 +1019,10 @@ def folds():
             (
                 "times-of-any-size",
                 [joins(1, "a", INT64_MIN), joins(2, "b", -1), joins(3, "c", 2**53 + 1), joins(4, "d", INT64_MAX)],
+            ),
+            (
+                "one-apart-above-2-to-53",
+                [joins(2**53, "b"), joins(2**53 + 1, "a"), joins(INT64_MAX - 1, "d"), joins(INT64_MAX, "c")],
             ),
             ("twelve-members", [joins(100 + at, f"m{at}", T0 + at) for at in range(12)]),
         ],
@@ -1034,6 +1061,7 @@ def folds():
                 abc + [leaves(4, "a", role="dispatcher"), leads(5, "b"), resigns(6, role="dispatcher")],
             ),
             ("their-newer-lease", abc + [leads(4, "a"), leads(5, "b", (4243, 0), role="dispatcher")]),
+            ("shorter-name", like_roles("control", "c")),
             ("longer-name", [joins(1, "a"), joins(2, "b", role="controllers"), leads(3, "b", role="controllers")]),
             (
                 "role-named-like-member",
@@ -1055,6 +1083,14 @@ def folds():
             ),
             ("offsets-not-code-points", [joins(1, "\U0001f600"), joins(2, "\uffff"), joins(3, "z")]),
             ("longest", [joins(1, "n" * 249), joins(2, "n" * 248), joins(3, NFC * 124), leads(4, "n" * 249)]),
+            ("holder-by-blanks", [joins(1, "a"), joins(2, "a "), joins(3, " a"), leads(4, "a ")]),
+            ("holder-by-nul", [joins(1, "a"), joins(2, "a\0"), joins(3, "\0a"), leads(4, "\0a")]),
+            ("roles-by-case", like_roles("Controller", "CONTROLLER")),
+            ("roles-by-blanks", like_roles(" controller", "controller ", "controller\n")),
+            ("roles-by-byte-order-mark", like_roles("\ufeffcontroller", "controller\ufeff")),
+            ("roles-by-nul", like_roles("controller\0", "\0controller", "controller\0a")),
+            # A Cyrillic letter, and a full-width one, which NFKC makes the plain one.
+            ("roles-that-look-alike", like_roles("\u0441ontroller", "\uff43ontroller")),
         ],
         "newest-lease": [
             ("lease-alone", [leads(0, "a")]),
@@ -1108,6 +1144,14 @@ def folds():
     both.append(leads(5, "b", (17, 3), role="dispatcher"))
     yield "interleaved", "other-roles", "controller", both
     yield "interleaved-the-other", "other-roles", "dispatcher", both
+    # Roles and members that are one text when they stand behind one another, with nothing or a separator between them.
+    separators = {"nothing": "", "slash": "/", "colon": ":", "nul": "\0", "comma": ",", "bar": "|", "tab": "\t"}
+    for ident, separator in separators.items():
+        inner, outer = f"a{separator}b", f"b{separator}c"
+        records = [joins(1, "c", role=inner), joins(2, outer, T1, role="a"), leads(3, "c", role=inner)]
+        yield f"joined-by-{ident}", "other-roles", inner, [*records, leaves(4, outer, role="a")]
+    yield "role-by-case", "names-as-bytes", "Controller", like_roles("Controller", "CONTROLLER")
+    yield "role-nfc", "names-as-bytes", NFC, [joins(1, "a", role=NFD), joins(2, "b", role=NFC), leads(3, "a", role=NFD)]
     yield "role-nfd", "names-as-bytes", NFD, [joins(1, "a", role=NFC), joins(2, "b", role=NFD)]
 
 
@@ -1129,6 +1173,8 @@ def decisions():
     """(id, rule, self, holds, lease, roster, now, stagger_ms)."""
     abc, seven = queue_of("a", "b", "c"), queue_of("a", "b", "c", "d", "e", "f", "g")
     twelve = queue_of("a", *(f"m{at}" for at in range(11)))
+    fifty = queue_of("a", *(f"m{at}" for at in range(49)))
+    holes = [("a", 5, LONG_BEFORE), ("b", 90, LONG_BEFORE), ("c", 4711, LONG_BEFORE)]
     own, lease_a, beyond = (4242, 7), held(), 2**53 + 1
 
     def case(ident, member, lease_found, roster, now, holds=None, stagger_ms=STAGGER):
@@ -1164,6 +1210,7 @@ def decisions():
             case("clock-before-the-grant", "a", lease_a, abc, T0 - 1, holds=own),
             case("last-in-the-roster", "c", held("c"), abc, T0, holds=own),
             case("alone", "a", lease_a, queue_of("a"), T0, holds=own),
+            case("registered-later-than-now", "a", lease_a, queue_of("a", "b", at=T0 + 2), T0 + 1, holds=own),
             case("smallest-token", "a", held("a", (0, 0)), abc, T0, holds=(0, 0)),
             case("greatest-token", "a", held("a", (INT64_MAX, INT16_MAX)), abc, T0, holds=(INT64_MAX, INT16_MAX)),
             case("token-above-2-to-53", "a", held("a", (beyond, 1)), abc, T0, holds=(beyond, 1)),
@@ -1183,6 +1230,10 @@ def decisions():
             case("own-lease-last-in-the-roster", "c", held("c"), abc, T0 + 1),
             case("own-lease-negative-times", "a", held("a", own, -60000, -30000), queue_of("a", at=-90000), -30001),
             case("own-lease-smallest-token", "a", held("a", (0, 0)), abc, T0 + 1),
+            case("own-lease-clock-before-the-grant", "a", lease_a, abc, T0 - 1),
+            case("own-lease-registered-after-the-grant", "a", lease_a, queue_of("a", "b", at=T0 + 1), T0 + 2),
+            case("own-lease-registered-later-than-now", "a", lease_a, queue_of("a", "b", at=T0 + 2), T0 + 1),
+            case("own-lease-registered-behind-its-deadline", "a", lease_a, queue_of("a", "b", at=T1 + 1), T0 + 1),
         ],
         "own-id-other-token": [
             case("later-epoch", "a", held("a", (4242, 8)), abc, T0 + 1, holds=own),
@@ -1190,6 +1241,8 @@ def decisions():
             case("other-producer-id", "a", held("a", (4243, 7)), abc, T0 + 1, holds=own),
             case("smaller-producer-id", "a", held("a", (1, 0)), abc, T0 + 1, holds=own),
             case("one-apart-above-2-to-53", "a", held("a", (beyond, 7)), abc, T0 + 1, holds=(beyond - 1, 7)),
+            case("epoch-256-later", "a", held("a", (4242, 7 + 256)), abc, T0 + 1, holds=own),
+            case("producer-id-2-to-32-later", "a", held("a", (4242 + 2**32, 7)), abc, T0 + 1, holds=own),
             case("halves-swapped", "a", held("a", (7, 4242)), abc, T0 + 1, holds=own),
         ],
         "own-token-other-name": [
@@ -1218,6 +1271,10 @@ def decisions():
             case("zero-length-lease", "b", held("a", own, T0, T0), abc, T0),
             case("deadline-at-zero", "b", held("a", own, -30000, 0), queue_of("a", "b", at=-90000), -1),
             case("deadline-at-zero-passed", "b", held("a", own, -30000, 0), queue_of("a", "b", at=-90000), 0),
+            case("holes-between-the-offsets", "c", lease_a, holes, T1 + STAGGER - 1),
+            case(
+                "stagger-of-two-minutes", "c", held("a", own, T0, T0 + 600000), abc, T0 + 719999, stagger_ms=120000
+            ),
             case("slot-at-zero", "c", held("a", own, -35000, -5000), queue_of("a", "b", "c", at=-90000), -1),
             case("all-times-negative", "c", held("a", own, -60000, -30000), queue_of("a", "b", "c", at=-90000), -25000),
             case("above-2-to-53", "b", held("a", own, beyond, beyond + LENGTH), abc, beyond + LENGTH - 1),
@@ -1248,6 +1305,11 @@ def decisions():
             case("lease-in-the-other-normal-form", NFC, held(NFD), queue_of(NFC, NFD), T0 + 1),
             case("lease-in-the-other-case", "a", held("A"), queue_of("a", "A"), T1),
             case("lease-with-a-blank-more", "a", held("a "), queue_of("a", "b"), T1 - 1),
+            case("live-lease-in-the-other-case", "a", held("A"), queue_of("a", "A"), T0 + 1),
+            case("behind-a-holder-in-the-other-case", "c", held("A"), queue_of("a", "A", "c"), T1),
+            case("behind-a-holder-in-the-other-normal-form", "c", held(NFD), queue_of(NFC, NFD, "c"), T1),
+            case("behind-a-holder-with-a-blank-more", "c", held("a "), queue_of("a", "a ", "c"), T1),
+            case("behind-a-holder-with-a-nul-more", "c", held("a\0"), queue_of("a", "a\0", "c"), T1),
         ],
         "expired-own-lease": [
             case("own-token-at-the-deadline", "a", lease_a, abc, T1, holds=own),
@@ -1281,6 +1343,9 @@ def decisions():
             case("rank-10-after-a-length", "m10", lease_a, twelve, T1 + LENGTH),
             case("rank-10-last-millisecond", "m10", lease_a, twelve, T1 + 10 * STAGGER - 1),
             case("rank-10-at-its-slot", "m10", lease_a, twelve, T1 + 10 * STAGGER),
+            case("rank-48-last-millisecond", "m48", lease_a, fifty, T1 + 48 * STAGGER - 1),
+            case("product-above-2-to-31", "d", lease_a, queue_of("a", "b", "c", "d"), T1, stagger_ms=2**30),
+            case("greatest-stagger", "m48", lease_a, fifty, T1 + 48 * (2**31 - 1) - 1, stagger_ms=2**31 - 1),
         ],
         "deadline-before-grant": [
             case("between-deadline-and-grant", "b", held("a", own, T1, T0), abc, T0 + 1),
@@ -1299,6 +1364,10 @@ def decisions():
             case("clock-at-zero", "c", lease_a, abc, 0),
             case("clock-at-the-smallest", "b", lease_a, abc, INT64_MIN),
             case("clock-at-the-greatest", "c", lease_a, abc, INT64_MAX),
+            case("own-lease-clock-at-the-smallest", "a", lease_a, abc, INT64_MIN, holds=own),
+            case("own-lease-clock-at-the-greatest", "a", lease_a, abc, INT64_MAX, holds=own),
+            case("own-lease-clock-2-to-32-behind", "a", lease_a, abc, T1 - 2**32, holds=own),
+            case("clock-2-to-32-behind", "b", lease_a, abc, T1 - 2**32),
         ],
         "vacant-first": [
             case("first-at-its-registration", "a", None, queue_of("a", "b", at=T0), T0),
@@ -1317,6 +1386,7 @@ def decisions():
             case(
                 "third-registered-before-the-first", "c", None, [("a", 1, T1), ("b", 2, T1), ("c", 3, T0)], T0 + 10000
             ),
+            case("holes-between-the-offsets-vacant", "c", None, holes, LONG_BEFORE + 2 * STAGGER - 1),
             case("third-slot-at-zero", "c", None, queue_of("a", "b", "c", at=-10000), -1),
         ],
         "after-resignation": [

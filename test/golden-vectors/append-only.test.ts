@@ -7,7 +7,7 @@ import { projectPath } from '../support/project-root.js'
 import { readVectorsFile, vectorsOf } from './vectors.js'
 
 /** The lines of digest.txt that are published. Move it forward when vectors are added; it never moves back. */
-const pinned = { vectors: 618, sha256: 'eeae3f382e83cc60bc5bb01a2780708ca296b0d1c0e39ece9446ca4a5a40b80b' }
+const pinned = { vectors: 672, sha256: 'a137bcc174c8ffeee09a2113b84671114d2c1c40d7236bab892c380ce27e4725' }
 
 /** Where the pin stood before folds and decisions were published: what it holds may never move. */
 const pinnedFirst = { vectors: 421, sha256: '70959b6647b0bbdaa9c0fca1c098cfb313980e123f48d5b482e444fdcdd7f952' }
