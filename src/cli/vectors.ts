@@ -39,6 +39,9 @@ type Column =
   | { readonly name: string; readonly holds: 'bytes'; readonly layout: Layout | undefined }
   | { readonly name: string; readonly holds: 'list'; readonly of: (element: readonly string[]) => readonly Column[] }
 
+/** So many characters of one column are enough to find it. */
+const mostQuoted = 120
+
 const plain = (name: string): Column => ({ name, holds: 'plain' })
 const text = (name: string): Column => ({ name, holds: 'text' })
 const bytes = (name: string, layout?: Layout): Column => ({ name, holds: 'bytes', layout })
@@ -215,7 +218,7 @@ function differencesOf(vector: string, published: string, printed: string): read
   const columns = columnsOf(vector.split('/')[0] ?? '', expected[0] ?? '')
   const found = columns.flatMap((column, index) => within(column, given[index] ?? '', expected[index] ?? ''))
   if (found.length > 0) return found
-  return [`check: ${given.at(-1)} instead of ${expected.at(-1)}, over columns that are right`]
+  return [`check: ${difference('plain', given.at(-1) ?? '', expected.at(-1) ?? '')}, over columns that are right`]
 }
 
 /** What differs in one column, `at` being where it stands in a list. */
@@ -289,19 +292,19 @@ function textOf(value: string): string {
   try {
     return quoted(new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytesOf(value)))
   } catch {
-    return `${value}, which is not UTF-8,`
+    return `${worded(value)}, which is not UTF-8,`
   }
 }
 
-/** A word or number as it is, anything else in quotes. */
+/** A word or number as it is, anything else in quotes, as is what would fill the screen. */
 function worded(value: string): string {
-  return /^[\w.-]+$/.test(value) ? value : quoted(value)
+  return /^[\w.-]+$/.test(value) && value.length <= mostQuoted ? value : quoted(value)
 }
 
 /** In quotes and ASCII only, so that names that look alike do not. */
 function quoted(value: string): string {
   const escaped = (unit: string): string => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
-  const shown = value.length > 120 ? `${value.slice(0, 120)}...` : value
+  const shown = value.length > mostQuoted ? `${value.slice(0, mostQuoted)}...` : value
   return JSON.stringify(shown).replace(/[^ -~]/g, escaped)
 }
 

@@ -193,6 +193,22 @@ describe('a line that differs', () => {
     ])
   })
 
+  test('with anything at all in it is told in short lines of ASCII', () => {
+    const check = lineOf('tombstones/null').split('\t').at(-1) ?? ''
+    const long = '7'.repeat(1e5)
+    expect(textsOf(changed('tombstones/null', check, '\u001b[2J'))).toEqual([
+      `tombstones/null: check: "\\u001b[2J" instead of ${check}, over columns that are right`,
+    ])
+    for (const [before, after] of [
+      [check, long],
+      ['true', long],
+      ['true', `\u001b${long}`],
+    ] as const) {
+      expect(textsOf(changed('tombstones/null', before, after))[0]).toMatch(/^[ -~]{50,300}$/)
+    }
+    expect(textsOf(changed('keys/given-lease', '636f6e', `c3${'28'.repeat(1e5)}`))[0]).toMatch(/^[ -~]{50,300}$/)
+  })
+
   test('in several columns has them all', () => {
     expect(textsOf(changed('malformed/key-kind-2', 'key.kind\t2', 'key.role\t4'))).toEqual([
       'malformed/key-kind-2: part: key.role instead of key.kind',
