@@ -10,6 +10,7 @@ import { CoordinationClient } from '../../src/index.js'
 import { defaultKafkaVersion, kafkaArtifacts } from '../../test/kafka/artifacts.js'
 import { type KafkaCluster, startCluster } from '../../test/kafka/cluster.js'
 import { brokersAvailability, namedBrokers } from '../../test/kafka/requirements.js'
+import { makeTopics } from '../../test/support/topics.js'
 import { Cast } from './cast.js'
 import { check, type Run } from './checker.js'
 import { machineNow } from './events.js'
@@ -78,13 +79,7 @@ async function demo(signal: AbortSignal): Promise<boolean> {
 async function onKafka(bootstrap: readonly string[], names: Names, signal: AbortSignal): Promise<boolean> {
   const { role, coordinationTopic, commandsTopic } = names
   const kafka = observerOf(bootstrap)
-  const admin = kafka.admin()
-  await admin.connect()
-  try {
-    await admin.createTopics({ topics: [{ topic: commandsTopic, numPartitions: commandPartitions }] })
-  } finally {
-    await admin.disconnect()
-  }
+  await makeTopics(bootstrap, [{ topic: commandsTopic, numPartitions: commandPartitions }])
   const observer = new CoordinationClient({ kafka, memberId: 'observer', topic: coordinationTopic })
   const cast = new Cast(
     ['node-1', 'node-2', 'node-3'].map((memberId) => ({ memberId, brokers: bootstrap, ...names })),

@@ -3,8 +3,7 @@ import { describeWithKafka, freshName } from '../kafka/suites.js'
 import type { ChildEvent } from '../support/child.js'
 import { tell } from '../support/form.js'
 import { type FrameProxy, type Rule, startFrameProxy } from '../support/frame-proxy.js'
-import { lookAt } from '../support/look.js'
-import { WireConnection, WireWriter } from '../support/wire.js'
+import { lookAt, mintByHand } from '../support/look.js'
 import {
   committedRecords,
   discardMembersAfterEach,
@@ -26,19 +25,6 @@ const longestMs = 10 * 100
 /** Keeps the log from a member: what it learns then it learns from the broker's answers to its requests. */
 function blindfold(proxy: FrameProxy): Rule {
   return proxy.rule({ api: 'Fetch', times: Number.POSITIVE_INFINITY }, { do: 'holdAnswer' })
-}
-
-/** Mints a role's transactional id as a stranger would, by a plain InitProducerId. */
-async function mintByHand(bootstrap: readonly string[], role: string): Promise<void> {
-  const connection = await WireConnection.open(bootstrap[0] ?? '')
-  try {
-    const body = new WireWriter().compactString(role).int32(60_000).int64(-1n).int16(-1).tags().toBuffer()
-    const answer = await connection.request('InitProducerId', 4, body)
-    answer.int32()
-    expect(answer.int16()).toBe(0)
-  } finally {
-    connection.close()
-  }
 }
 
 describeWithKafka('a deposed leader', { nodes: 1, transactionVersion: 2 }, (cluster) => {

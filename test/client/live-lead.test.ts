@@ -12,6 +12,7 @@ import { registeredMembers, roleInLog } from '../support/coordination-topic.js'
 import { tell } from '../support/form.js'
 import { type Fault, type FrameProxy, type ProxiedRequest, startFrameProxy } from '../support/frame-proxy.js'
 import { mintByHand } from '../support/look.js'
+import { makeTopics } from '../support/topics.js'
 
 /** From the end of a term to the next work: the aim is a second at most where nobody else contends. */
 const regainMs = 1_000
@@ -56,11 +57,7 @@ describeWithKafka('lead', { nodes: 1, transactionVersion: 2 }, (cluster) => {
   const undo: (() => Promise<unknown>)[] = []
 
   beforeAll(async () => {
-    const kafka = new Kafka({ brokers: [...cluster().bootstrap], logLevel: logLevel.NOTHING })
-    const admin = kafka.admin()
-    await admin.connect()
-    await admin.createTopics({ topics: [{ topic: commands, numPartitions: 1 }], waitForLeaders: true })
-    await admin.disconnect()
+    await makeTopics(cluster().bootstrap, [{ topic: commands, numPartitions: 1 }])
   })
 
   afterEach(async () => {

@@ -13,6 +13,7 @@ import { Child } from '../support/child.js'
 import { roleInLog, tokensInOrder } from '../support/coordination-topic.js'
 import { rounds, tell } from '../support/form.js'
 import { type CoordinatorView, lookAt } from '../support/look.js'
+import { makeTopics } from '../support/topics.js'
 
 const processes = 12
 const count = rounds(5, 20)
@@ -26,10 +27,7 @@ describeWithKafka('twelve processes on a free role', { nodes: 1, transactionVers
   beforeAll(async () => {
     const bootstrap = cluster().bootstrap
     const kafka = new Kafka({ brokers: [...bootstrap], logLevel: logLevel.NOTHING })
-    const admin = kafka.admin()
-    await admin.connect()
-    await admin.createTopics({ topics: [{ topic: commands, numPartitions: 1 }], waitForLeaders: true })
-    await admin.disconnect()
+    await makeTopics(bootstrap, [{ topic: commands, numPartitions: 1 }])
     observer = new CoordinationClient({ kafka, topic, memberId: 'observer' })
     const settings = JSON.stringify({ bootstrap, topic, commands, leaseMs: 30_000 })
     for (let index = 0; index < processes; index++) {

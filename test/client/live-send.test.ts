@@ -14,6 +14,7 @@ import {
 } from '../../src/index.js'
 import { describeWithKafka, freshName } from '../kafka/suites.js'
 import { tell } from '../support/form.js'
+import { makeTopics } from '../support/topics.js'
 
 const calls = 10_000
 const concurrency = 64
@@ -40,25 +41,19 @@ describeWithKafka('send from many callers', { nodes: 1, transactionVersion: 2 },
 
   beforeAll(async () => {
     kafka = new Kafka({ brokers: [...cluster().bootstrap], logLevel: logLevel.NOTHING })
-    const admin = kafka.admin()
-    await admin.connect()
-    await admin.createTopics({
-      waitForLeaders: true,
-      topics: [
-        { topic: topics.plain, numPartitions: 3 },
-        {
-          topic: topics.compacted,
-          numPartitions: 2,
-          configEntries: [{ name: 'cleanup.policy', value: 'compact' }],
-        },
-        {
-          topic: topics.narrow,
-          numPartitions: 1,
-          configEntries: [{ name: 'max.message.bytes', value: String(smallestLimit) }],
-        },
-      ],
-    })
-    await admin.disconnect()
+    await makeTopics(cluster().bootstrap, [
+      { topic: topics.plain, numPartitions: 3 },
+      {
+        topic: topics.compacted,
+        numPartitions: 2,
+        configEntries: [{ name: 'cleanup.policy', value: 'compact' }],
+      },
+      {
+        topic: topics.narrow,
+        numPartitions: 1,
+        configEntries: [{ name: 'max.message.bytes', value: String(smallestLimit) }],
+      },
+    ])
     client = new CoordinationClient({ kafka, topic: freshName('coordination'), memberId: 'sender' })
     leadership = await client.acquire(freshName('send'))
   })

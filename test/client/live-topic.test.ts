@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type ClientOptions, CoordinationClient, rolePartition } from '../../src/index.js'
 import { describeWithKafka, freshName } from '../kafka/suites.js'
 import { startFrameProxy } from '../support/frame-proxy.js'
+import { makeTopics } from '../support/topics.js'
 import { WireConnection, WireWriter } from '../support/wire.js'
 
 describeWithKafka('the coordination topic', { nodes: 1, transactionVersion: 2 }, (cluster) => {
@@ -48,10 +49,7 @@ describeWithKafka('the coordination topic', { nodes: 1, transactionVersion: 2 },
   async function make(settings: Readonly<Record<string, string>>, partitions: number = 1): Promise<string> {
     const topic = freshName('coordination')
     const configEntries = Object.entries(settings).map(([name, value]) => ({ name, value }))
-    await admin.createTopics({
-      topics: [{ topic, numPartitions: partitions, configEntries }],
-      waitForLeaders: true,
-    })
+    await makeTopics(cluster().bootstrap, [{ topic, numPartitions: partitions, configEntries }])
     return topic
   }
 

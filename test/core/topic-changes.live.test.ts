@@ -34,7 +34,7 @@ async function makeAgain(admin: Admin, topic: string, records: number, bootstrap
   const configEntries = [{ name: 'cleanup.policy', value: 'compact' }]
   // A topic's deletion is answered before every part of the broker is done with it.
   while ((await admin.listTopics()).includes(topic)) await delay(10)
-  await admin.createTopics({ topics: [{ topic, numPartitions: 1, configEntries }], waitForLeaders: true })
+  await admin.createTopics({ topics: [{ topic, numPartitions: 1, configEntries }], waitForLeaders: false })
   const filler = Array.from({ length: records }, (_, index) => registrationRecord(role, `filler-${index}`))
   while (records > 0) {
     const isWritten = await writePlainly(bootstrap, topic, filler).then(

@@ -6,15 +6,13 @@ import { Kafka, logLevel } from 'kafkajs'
 import { expect, test } from 'vitest'
 import { headerText, readCommittedLog } from '../../examples/demo/raw-log.js'
 import { describeWithKafka, freshName } from '../kafka/suites.js'
+import { makeTopics } from '../support/topics.js'
 
 describeWithKafka('the raw log reader', { nodes: 1, transactionVersion: 2 }, (cluster) => {
   test('tells committed, aborted, open and plain records apart', async () => {
     const kafka = new Kafka({ brokers: [...cluster().bootstrap], logLevel: logLevel.NOTHING })
     const topic = freshName('raw-log')
-    const admin = kafka.admin()
-    await admin.connect()
-    await admin.createTopics({ topics: [{ topic, numPartitions: 2, replicationFactor: 1 }] })
-    await admin.disconnect()
+    await makeTopics(cluster().bootstrap, [{ topic, numPartitions: 2, replicationFactor: 1 }])
     const plain = kafka.producer()
     const guarded = kafka.producer({ transactionalId: freshName('raw-log'), maxInFlightRequests: 1, idempotent: true })
     const other = kafka.producer({ transactionalId: freshName('raw-log'), maxInFlightRequests: 1, idempotent: true })
@@ -66,10 +64,7 @@ describeWithKafka('the raw log reader', { nodes: 1, transactionVersion: 2 }, (cl
     const producer = kafka.producer()
     await producer.connect()
     try {
-      const admin = kafka.admin()
-      await admin.connect()
-      await admin.createTopics({ topics: [{ topic, numPartitions: 1, replicationFactor: 1 }] })
-      await admin.disconnect()
+      await makeTopics(cluster().bootstrap, [{ topic, numPartitions: 1, replicationFactor: 1 }])
       expect(await readCommittedLog(cluster().bootstrap, topic)).toEqual([])
       const value = Buffer.alloc(500_000)
       for (let batch = 0; batch < 20; batch += 1) await producer.send({ topic, messages: [{ value }] })

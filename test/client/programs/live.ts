@@ -4,15 +4,13 @@
  *
  * Nothing here repeats or forgives: a member that does not end by itself, with exit code 0, fails its test.
  */
-import { setTimeout as delay } from 'node:timers/promises'
-import { Kafka, logLevel } from 'kafkajs'
 import { afterEach, expect } from 'vitest'
 import { type RawRecord, readCommittedLog } from '../../../examples/demo/raw-log.js'
 import type { GuardedRecord } from '../../../src/index.js'
 import { parseRole, rolePartition } from '../../../src/index.js'
 import { freshName } from '../../kafka/suites.js'
 import { Child, type ChildEvent } from '../../support/child.js'
-import { WireConnection, WireWriter } from '../../support/wire.js'
+import { makeTopics } from '../../support/topics.js'
 import type { Command, MemberFailure, MemberSetup } from './member.js'
 
 /** The coordination topic's default name and partition count. */
@@ -139,57 +137,8 @@ export function discardMembersAfterEach(): void {
 /** Makes a topic for guarded records under a fresh name. */
 export async function guardedTopic(bootstrap: readonly string[], partitions: number = 1): Promise<string> {
   const topic = freshName('commands')
-  const admin = new Kafka({ brokers: [...bootstrap], logLevel: logLevel.NOTHING }).admin()
-  await admin.connect()
-  try {
-    // kafkajs's own wait gives up on a broker that has not heard of the topic yet.
-    await admin.createTopics({ topics: [{ topic, numPartitions: partitions }], waitForLeaders: false })
-  } finally {
-    await admin.disconnect()
-  }
-  for (const broker of bootstrap) await untilKnown(broker, topic)
+  await makeTopics(bootstrap, [{ topic, numPartitions: partitions }])
   return topic
-}
-
-/** Resolves when the broker names a leader for each partition of the topic. */
-async function untilKnown(broker: string, topic: string): Promise<void> {
-  const connection = await WireConnection.open(broker)
-  try {
-    const mayCreate = false
-    const body = new WireWriter().array([topic], (writer, name) => writer.string(name)).boolean(mayCreate)
-    for (;;) {
-      const answer = await connection.request('Metadata', 4, body.toBuffer())
-      answer.int32()
-      answer.array((reader) => {
-        reader.int32()
-        reader.string()
-        reader.int32()
-        reader.string()
-      })
-      answer.string()
-      answer.int32()
-      const codes = answer.array((reader) => {
-        const ofTopic = reader.int16()
-        reader.string()
-        reader.boolean()
-        return [
-          ofTopic,
-          ...reader.array((partition) => {
-            const ofPartition = partition.int16()
-            partition.int32()
-            partition.int32()
-            partition.array((replica) => replica.int32())
-            partition.array((replica) => replica.int32())
-            return ofPartition
-          }),
-        ]
-      })
-      if (codes.flat().every((code) => code === 0)) return
-      await delay(5)
-    }
-  } finally {
-    connection.close()
-  }
 }
 
 /** A record of one message, for a topic of one partition. */
