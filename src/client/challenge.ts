@@ -123,7 +123,7 @@ export class Challenge {
     const { leaseMs, transactionTimeoutMs } = this.#policy
     const [firstEnd, transactionVersion] = await Promise.all([
       this.#log.readToEnd(this.#role, this.#briefly(bound)),
-      this.#services.transactionVersion(bound),
+      this.#services.transactionVersion(this.#briefly(bound)),
     ])
     let end: EndReached = firstEnd
     for (;;) {

@@ -3,12 +3,11 @@
  *
  * It informs and never fences. It must not write.
  */
-import { RequestFailure } from '../cluster/connection.js'
-import { throwIfHopeless, transportError } from '../cluster/coordinator.js'
+import { transportError } from '../cluster/coordinator.js'
 import { lookAtAll } from '../cluster/looks.js'
 import type { LookAnswer } from '../cluster/mint.js'
 import type { Bound } from '../cluster/schedule.js'
-import { backoffMs, concurrentTransactionsDelayMs, isPast, pause } from '../cluster/schedule.js'
+import { concurrentTransactionsDelayMs, pause } from '../cluster/schedule.js'
 import type { Authority } from '../election/authority.js'
 import { authorityOf } from '../election/authority.js'
 import { isBeingFinished } from '../election/look.js'
@@ -56,7 +55,7 @@ export async function describeAll(services: Services, bound: Bound): Promise<rea
     const log = await services.log(bound)
     const [, transactionVersion] = await Promise.all([
       log.readAllToEnd(undefined, bound),
-      transactionVersionWithin(services, bound),
+      services.transactionVersion(bound),
     ])
     const roles = log.knownRoles().filter((role) => {
       const state = log.stateOf(role)
@@ -156,28 +155,10 @@ function agrees({ state, look }: Observed, authority: Authority): boolean {
 
 async function observeOnce(services: Services, role: Role, bound: Bound): Promise<Observed> {
   const log = await services.log(bound)
-  const [, transactionVersion] = await Promise.all([
-    log.readToEnd(role, bound),
-    transactionVersionWithin(services, bound),
-  ])
+  const [, transactionVersion] = await Promise.all([log.readToEnd(role, bound), services.transactionVersion(bound)])
   const look = await services.minting.look(role, bound)
   log.applyLook(role, look)
   return { log, state: log.stateOf(role), look, transactionVersion }
-}
-
-/** A broker of the list that does not answer is not the cluster. */
-async function transactionVersionWithin(services: Services, bound: Bound): Promise<number> {
-  const { runtime } = services
-  for (let attempt = 0; ; attempt++) {
-    try {
-      return await services.transactionVersion(bound)
-    } catch (error) {
-      if (!(error instanceof RequestFailure)) throw error
-      throwIfHopeless(error, { operation: 'Describe', resource: 'the cluster' })
-      await pause(runtime, backoffMs(runtime, attempt), bound)
-      if (isPast(runtime, bound)) throw error
-    }
-  }
 }
 
 function judge({ state, look, transactionVersion }: Observed, token: FencingToken | undefined): Authority {

@@ -43,7 +43,7 @@ export interface Services {
   readonly unusedMints: Map<Role, ProducerPair>
   /** The log of the coordination topic, found, made and checked at first use. */
   log(bound: Bound): Promise<CoordinationLog>
-  /** The cluster's `transaction.version`. */
+  /** The cluster's `transaction.version`, asked for until the bound ends. */
   transactionVersion(bound: Bound): Promise<number>
   close(): void
 }
@@ -103,7 +103,7 @@ export function openServices(settings: Settings, cluster: ClusterConnection, dia
       })
       return withSignal(opening, bound.signal)
     },
-    transactionVersion: (bound) => transactionVersionOf(connection, coordinators.requestDeadline(bound)),
+    transactionVersion: (bound) => transactionVersionOf(connection, runtime, requestTimeoutMs, bound),
     close() {
       follower?.close()
       connection.close()
