@@ -24,6 +24,7 @@ import { isLongForm, rounds, tell } from '../support/form.js'
 import { type FrameProxy, startFrameProxy } from '../support/frame-proxy.js'
 import { kinds } from '../support/kinds.js'
 import { WireConnection, WireWriter } from '../support/wire.js'
+import { HandWriter, leaseRecord, makeTopic } from './hand-writer.js'
 import type { Cost, ManyRolesSetup } from './programs/many-roles.js'
 
 /** Per client and broker: the long poll, the work and the mints; and one to the broker of the list that was asked first. */
@@ -234,6 +235,50 @@ describe.each(kinds())('$name', ({ name, kind }) => {
       expect(written).toBeGreaterThan(500)
       expect(leaderships.filter(({ signal }) => signal.aborted)).toEqual([])
       expect(longest).toBeLessThan(leaseMs / 2)
+    })
+
+    test('renews all its leases while it reads the long history of another partition', {
+      timeout: 240_000,
+    }, async () => {
+      const { bootstrap } = cluster()
+      const kafka = new Kafka({ brokers: [...bootstrap], logLevel: logLevel.NOTHING })
+      const topic = await makeTopic(kafka, {}, 2)
+      const roleIn = (partition: number): string => {
+        for (;;) {
+          const role = freshName('history')
+          if (rolePartition(parseRole(role), 2) === partition) return role
+        }
+      }
+      const past = roleIn(0)
+      const hand = await HandWriter.open(bootstrap, past)
+      undo.push(async () => hand.close())
+      const renewal = leaseRecord(past, hand.pair, { lengthMs: 60_000n })
+      const batches = rounds(10_000, 100_000)
+      for (let left = batches; left > 0; left -= 5_000) {
+        await hand.transaction(
+          topic,
+          Array.from({ length: Math.min(left, 5_000) }, () => [renewal]),
+        )
+      }
+      const timing = { leaseMs: 4_000, renewIntervalMs: 1_000 }
+      const client = openClient(bootstrap, { topic, memberId: 'busy', ...timing })
+      const leaderships = await Promise.all(Array.from({ length: 50 }, () => client.acquire(roleIn(1))))
+      const startedAt = performance.now()
+      let isRead = false
+      const reading = client.describe(past, { timeoutMs: 120_000 }).finally(() => {
+        isRead = true
+      })
+      let longest = 0
+      while (!isRead) {
+        longest = Math.max(longest, ...client.health().roles.map(({ confirmedMsAgo = 0 }) => confirmedMsAgo))
+        await delay(5)
+      }
+      expect((await reading).holder).toBe('hand')
+      tell(
+        `${name}: ${batches} batches of another partition read in ${(performance.now() - startedAt).toFixed(0)} ms beside 50 leases, the longest without a renewal ${longest.toFixed(0)} ms of ${timing.leaseMs}`,
+      )
+      expect(leaderships.filter(({ signal }) => signal.aborted)).toEqual([])
+      expect(longest).toBeLessThan(timing.leaseMs / 2)
     })
   })
 
